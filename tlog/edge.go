@@ -1,0 +1,293 @@
+package tlog
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+)
+
+// ErrMismatch means that tiles do not hash to the tree head they belong to.
+var ErrMismatch = errors.New("tiles do not match the tree head")
+
+// Edge is the right edge of a tree: all that is needed to append to it. It is
+// immutable; [Edge.Append] returns a new one.
+type Edge struct {
+	tree Tree
+	// hashes[l] holds the hashes of the partial tile at level l: (size >> 8l)
+	// mod 256 of them. Hashes of full tiles stand in the level above.
+	hashes [maxLevel + 1][]Hash
+	data   []byte // TileLeaf structures of the partial data tile
+	names  []byte // lines of the partial names tile
+}
+
+// Growth is what an append yields: the new tree head and the exact objects to
+// write, in an order in which every object comes after those it vouches for:
+// data and names tiles, then hash tiles from the lowest level up. The same
+// input gives the same bytes.
+type Growth struct {
+	Tree    Tree
+	Objects []Object
+}
+
+// NewEdge returns the edge of the empty tree.
+func NewEdge() *Edge { return &Edge{tree: Tree{N: 0, Hash: EmptyRoot}} }
+
+// LoadEdge reads the right edge of the given tree and verifies it: the hash
+// tiles must hash to the root, and the leaves of the last data tile to the
+// hashes of the last tile at level 0. read returns a tile as served, with data
+// and names tiles uncompressed; LoadEdge calls it for O(log size) tiles.
+//
+// It returns ErrMismatch, wrapped, when something does not verify.
+func LoadEdge(tree Tree, read func(Tile) ([]byte, error)) (*Edge, error) {
+	e := &Edge{tree: tree}
+	if tree.N < 0 || tree.N > maxLeafIndex {
+		return nil, fmt.Errorf("%w: size %d is out of range", ErrMismatch, tree.N)
+	}
+	for _, t := range HashTiles(tree.N) {
+		b, err := read(t)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", t.Path(), err)
+		}
+		if e.hashes[t.L], err = ParseHashTile(t, b); err != nil {
+			return nil, err
+		}
+	}
+	if root := e.root(); root != tree.Hash {
+		return nil, fmt.Errorf("%w: the right edge of size %d hashes to %v, not to the root %v", ErrMismatch, tree.N, root, tree.Hash)
+	}
+	if tree.N == 0 {
+		return e, nil
+	}
+	return e, e.loadLeaves(read)
+}
+
+// loadLeaves reads the last data tile, full or partial, and compares it with
+// the verified hashes.
+func (e *Edge) loadLeaves(read func(Tile) ([]byte, error)) error {
+	last := Tile{L: 0, N: (e.tree.N - 1) / TileWidth, W: int((e.tree.N-1)%TileWidth) + 1}
+	hashes := e.hashes[0]
+	if last.W == TileWidth {
+		b, err := read(last)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", last.Path(), err)
+		}
+		if hashes, err = ParseHashTile(last, b); err != nil {
+			return err
+		}
+		// The tile's own hash is the last one of the lowest level with a
+		// partial tile, or below it in a chain of full tiles.
+		if want, err := e.lastFullTile(read); err != nil {
+			return err
+		} else if got := tileRoot(hashes); got != want {
+			return fmt.Errorf("%w: %s hashes to %v, not to %v", ErrMismatch, last.Path(), got, want)
+		}
+	}
+	dataTile := Tile{L: DataLevel, N: last.N, W: last.W}
+	data, err := read(dataTile)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", dataTile.Path(), err)
+	}
+	if _, err := CheckDataTile(dataTile, data, hashes); err != nil {
+		return err
+	}
+	if last.W == TileWidth {
+		return nil
+	}
+	e.data = data
+	namesTile := Tile{L: NamesLevel, N: last.N, W: last.W}
+	if e.names, err = read(namesTile); err != nil {
+		return fmt.Errorf("reading %s: %w", namesTile.Path(), err)
+	}
+	return nil
+}
+
+// lastFullTile returns the hash of the last tile at level 0 of a tree whose
+// size is a multiple of the tile width, reading full tiles above it where the
+// tree fills them, too.
+func (e *Edge) lastFullTile(read func(Tile) ([]byte, error)) (Hash, error) {
+	level := 1
+	for len(e.hashes[level]) == 0 {
+		level++
+	}
+	want := e.hashes[level][len(e.hashes[level])-1]
+	for level--; level > 0; level-- {
+		t := Tile{L: level, N: e.tree.N>>(TileHeight*(level+1)) - 1, W: TileWidth}
+		b, err := read(t)
+		if err != nil {
+			return Hash{}, fmt.Errorf("reading %s: %w", t.Path(), err)
+		}
+		hashes, err := ParseHashTile(t, b)
+		if err != nil {
+			return Hash{}, err
+		}
+		if got := tileRoot(hashes); got != want {
+			return Hash{}, fmt.Errorf("%w: %s hashes to %v, not to %v", ErrMismatch, t.Path(), got, want)
+		}
+		want = hashes[TileWidth-1]
+	}
+	return want, nil
+}
+
+// Tree returns the edge's tree head.
+func (e *Edge) Tree() Tree { return e.tree }
+
+// Append grows the tree by leaves, whose indexes must continue it. Neither the
+// edge nor the leaves are changed. With no leaves the growth has no objects.
+func (e *Edge) Append(leaves []Leaf) (*Edge, *Growth, error) {
+	n := &Edge{tree: e.tree, data: grown(e.data, leaves), names: append([]byte(nil), e.names...)}
+	for l := range e.hashes {
+		n.hashes[l] = append([]Hash(nil), e.hashes[l]...)
+	}
+	if e.tree.N+int64(len(leaves)) > maxLeafIndex {
+		return nil, nil, fmt.Errorf("tree of %d leaves has no room for %d more", e.tree.N, len(leaves))
+	}
+	var leafTiles, hashTiles []Object
+	for _, leaf := range leaves {
+		if leaf.Index != n.tree.N {
+			return nil, nil, fmt.Errorf("leaf with index %d cannot follow %d leaves", leaf.Index, n.tree.N)
+		}
+		n.data = leaf.AppendTileLeaf(n.data)
+		n.names = leaf.AppendNamesLine(n.names)
+		n.hashes[0] = append(n.hashes[0], leaf.Hash())
+		n.tree.N++
+		if n.tree.N%TileWidth == 0 {
+			leafTiles = n.leafTiles(leafTiles, n.tree.N/TileWidth-1, TileWidth)
+			n.data, n.names = nil, nil
+			hashTiles = n.closeHashTiles(hashTiles)
+		}
+	}
+	for _, t := range HashTiles(n.tree.N) {
+		if changed := n.tree.N>>(TileHeight*t.L) != e.tree.N>>(TileHeight*t.L); !changed {
+			continue
+		}
+		if t.L == 0 {
+			leafTiles = n.leafTiles(leafTiles, t.N, t.W)
+		}
+		hashTiles = append(hashTiles, Object{t.Path(), encodeHashTile(n.hashes[t.L])})
+	}
+	n.tree.Hash = n.root()
+	return n, &Growth{Tree: n.tree, Objects: append(leafTiles, hashTiles...)}, nil
+}
+
+func (e *Edge) leafTiles(objects []Object, n int64, w int) []Object {
+	return append(objects,
+		Object{Tile{L: DataLevel, N: n, W: w}.Path(), Compress(e.data)},
+		Object{Tile{L: NamesLevel, N: n, W: w}.Path(), Compress(e.names)})
+}
+
+// closeHashTiles moves the hashes of full tiles one level up.
+func (e *Edge) closeHashTiles(objects []Object) []Object {
+	for l := 0; l < maxLevel && len(e.hashes[l]) == TileWidth; l++ {
+		t := Tile{L: l, N: e.tree.N>>(TileHeight*(l+1)) - 1, W: TileWidth}
+		objects = append(objects, Object{t.Path(), encodeHashTile(e.hashes[l])})
+		e.hashes[l+1] = append(e.hashes[l+1], tileRoot(e.hashes[l]))
+		e.hashes[l] = nil
+	}
+	return objects
+}
+
+// root folds the roots of the perfect subtrees on the edge, which stand in
+// order of size: by level from the highest, within a level from the largest
+// power of two.
+func (e *Edge) root() Hash {
+	var subtrees []Hash
+	for l := maxLevel; l >= 0; l-- {
+		for h := e.hashes[l]; len(h) > 0; {
+			n := 1
+			for n*2 <= len(h) {
+				n *= 2
+			}
+			subtrees = append(subtrees, tileRoot(h[:n]))
+			h = h[n:]
+		}
+	}
+	if len(subtrees) == 0 {
+		return EmptyRoot
+	}
+	root := subtrees[len(subtrees)-1]
+	for i := len(subtrees) - 2; i >= 0; i-- {
+		root = NodeHash(subtrees[i], root)
+	}
+	return root
+}
+
+// tileRoot returns the root of a perfect tree over a power of two of hashes.
+func tileRoot(hashes []Hash) Hash {
+	row := append([]Hash(nil), hashes...)
+	for len(row) > 1 {
+		for i := range len(row) / 2 {
+			row[i] = NodeHash(row[2*i], row[2*i+1])
+		}
+		row = row[:len(row)/2]
+	}
+	return row[0]
+}
+
+// TileHash returns the hash of a full hash tile, which is an entry of the
+// level above.
+func TileHash(hashes []Hash) (Hash, error) {
+	if len(hashes) != TileWidth {
+		return Hash{}, fmt.Errorf("tile of %d hashes is not full", len(hashes))
+	}
+	return tileRoot(hashes), nil
+}
+
+// ParseHashTile splits a hash tile into its hashes.
+func ParseHashTile(t Tile, b []byte) ([]Hash, error) {
+	if len(b) != t.W*sha256.Size {
+		return nil, fmt.Errorf("%w: %s has %d bytes, not %d", ErrMismatch, t.Path(), len(b), t.W*sha256.Size)
+	}
+	hashes := make([]Hash, t.W)
+	for i := range hashes {
+		copy(hashes[i][:], b[i*sha256.Size:])
+	}
+	return hashes, nil
+}
+
+// CheckDataTile parses an uncompressed data tile and verifies it against the
+// hashes of the tile at level 0 with the same index and width. The leaves'
+// slices alias b.
+func CheckDataTile(t Tile, b []byte, hashes []Hash) ([]Leaf, error) {
+	leaves := make([]Leaf, 0, t.W)
+	for rest := b; len(rest) > 0; {
+		leaf, r, err := ReadTileLeaf(rest)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s, entry %d: %w", ErrMismatch, t.Path(), len(leaves), err)
+		}
+		i := len(leaves)
+		if i >= len(hashes) || i >= t.W {
+			return nil, fmt.Errorf("%w: %s has more than %d entries", ErrMismatch, t.Path(), t.W)
+		}
+		if want := t.N*TileWidth + int64(i); leaf.Index != want {
+			return nil, fmt.Errorf("%w: %s, entry %d has leaf index %d, not %d", ErrMismatch, t.Path(), i, leaf.Index, want)
+		}
+		if leaf.Hash() != hashes[i] {
+			return nil, fmt.Errorf("%w: %s, entry %d does not hash to its leaf hash", ErrMismatch, t.Path(), i)
+		}
+		leaves, rest = append(leaves, leaf), r
+	}
+	if len(leaves) != t.W {
+		return nil, fmt.Errorf("%w: %s has %d entries, not %d", ErrMismatch, t.Path(), len(leaves), t.W)
+	}
+	return leaves, nil
+}
+
+func encodeHashTile(hashes []Hash) []byte {
+	b := make([]byte, 0, len(hashes)*sha256.Size)
+	for i := range hashes {
+		b = append(b, hashes[i][:]...)
+	}
+	return b
+}
+
+func grown(data []byte, leaves []Leaf) []byte {
+	size := len(data)
+	for _, l := range leaves {
+		size += l.Entry.Size()
+	}
+	return append(make([]byte, 0, min(size, maxOpenTile)), data...)
+}
+
+// maxOpenTile bounds what Append allocates ahead for the open data tile; it
+// holds a full tile of large entries.
+const maxOpenTile = 2 << 20
