@@ -32,6 +32,11 @@ var (
 	// with other bytes. The stored object was not changed (invariant S7).
 	ErrChanged = errors.New("immutable object exists with different content")
 
+	// ErrNotDurable means that an fsync failed. What was written before it may
+	// be lost although it can still be read, so the writer must stop and only
+	// a restart, which reads the medium, may go on.
+	ErrNotDurable = errors.New("storage could not make a write durable")
+
 	// ErrInvalidName is returned for a name that [KindOf] does not know.
 	ErrInvalidName = errors.New("not the name of a log object")
 )

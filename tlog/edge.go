@@ -9,6 +9,10 @@ import (
 // ErrMismatch means that tiles do not hash to the tree head they belong to.
 var ErrMismatch = errors.New("tiles do not match the tree head")
 
+// ErrNoTile is what a read function given to [LoadEdge] returns for a names
+// tile that does not exist.
+var ErrNoTile = errors.New("no such tile")
+
 // Edge is the right edge of a tree: all that is needed to append to it. It is
 // immutable; [Edge.Append] returns a new one.
 type Edge struct {
@@ -35,10 +39,13 @@ func NewEdge() *Edge { return &Edge{tree: Tree{N: 0, Hash: EmptyRoot}} }
 // LoadEdge reads the right edge of the given tree and verifies it: the hash
 // tiles must hash to the root, and the leaves of the last data tile to the
 // hashes of the last tile at level 0. read returns a tile as served, with data
-// and names tiles uncompressed; LoadEdge calls it for O(log size) tiles.
+// and names tiles uncompressed; LoadEdge calls it for O(log size) tiles. Where
+// read returns ErrNoTile for the partial names tile, which is an optional
+// extension, its lines are made anew by names, which returns what
+// [NewX509Entry] takes as names.
 //
 // It returns ErrMismatch, wrapped, when something does not verify.
-func LoadEdge(tree Tree, read func(Tile) ([]byte, error)) (*Edge, error) {
+func LoadEdge(tree Tree, read func(Tile) ([]byte, error), names func(*Entry) []byte) (*Edge, error) {
 	e := &Edge{tree: tree}
 	if tree.N < 0 || tree.N > maxLeafIndex {
 		return nil, fmt.Errorf("%w: size %d is out of range", ErrMismatch, tree.N)
@@ -58,12 +65,15 @@ func LoadEdge(tree Tree, read func(Tile) ([]byte, error)) (*Edge, error) {
 	if tree.N == 0 {
 		return e, nil
 	}
-	return e, e.loadLeaves(read)
+	if err := e.loadLeaves(read, names); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // loadLeaves reads the last data tile, full or partial, and compares it with
 // the verified hashes.
-func (e *Edge) loadLeaves(read func(Tile) ([]byte, error)) error {
+func (e *Edge) loadLeaves(read func(Tile) ([]byte, error), names func(*Entry) []byte) error {
 	last := Tile{L: 0, N: (e.tree.N - 1) / TileWidth, W: int((e.tree.N-1)%TileWidth) + 1}
 	hashes := e.hashes[0]
 	if last.W == TileWidth {
@@ -87,7 +97,8 @@ func (e *Edge) loadLeaves(read func(Tile) ([]byte, error)) error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", dataTile.Path(), err)
 	}
-	if _, err := CheckDataTile(dataTile, data, hashes); err != nil {
+	leaves, err := CheckDataTile(dataTile, data, hashes)
+	if err != nil {
 		return err
 	}
 	if last.W == TileWidth {
@@ -95,7 +106,14 @@ func (e *Edge) loadLeaves(read func(Tile) ([]byte, error)) error {
 	}
 	e.data = data
 	namesTile := Tile{L: NamesLevel, N: last.N, W: last.W}
-	if e.names, err = read(namesTile); err != nil {
+	switch e.names, err = read(namesTile); {
+	case errors.Is(err, ErrNoTile):
+		for _, l := range leaves {
+			named := *l.Entry
+			named.names = names(l.Entry)
+			e.names = Leaf{&named, l.Position}.AppendNamesLine(e.names)
+		}
+	case err != nil:
 		return fmt.Errorf("reading %s: %w", namesTile.Path(), err)
 	}
 	return nil
