@@ -40,3 +40,10 @@ type Submission struct {
 	// pool is shared fairly. The zero Prefix is a submitter of its own.
 	Submitter netip.Prefix
 }
+
+func (p Priority) String() string {
+	if p == Low {
+		return "low"
+	}
+	return "high"
+}

@@ -1,0 +1,188 @@
+package sequencer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/daybook-ct/daybook/checkpoint"
+	"github.com/daybook-ct/daybook/storage"
+	"github.com/daybook-ct/daybook/tlog"
+)
+
+// Config is what a log is made of. All fields but those marked optional are
+// required.
+type Config struct {
+	// Interval between rounds.
+	Interval time.Duration
+	// PoolSize is how many entries a round takes; 0 is no limit.
+	PoolSize int
+	// DuplicateRate is how many low-priority duplicates per second one
+	// submitter gets answers for; 0 is no limit. Up to ten seconds' worth may
+	// come at once.
+	DuplicateRate float64
+	// Sunset is when the log became or becomes read-only; zero is never.
+	// Optional.
+	Sunset time.Time
+
+	// Names returns the JSON of the names-tiles extension for an entry, as
+	// [tlog.NewX509Entry] takes it. It is asked only when a log without names
+	// tiles is taken over. Optional: without it those lines have no names.
+	Names func(*tlog.Entry) []byte
+
+	Signer *checkpoint.Signer
+	Store  storage.Store
+	Lock   storage.Lock
+	Cache  storage.Cache
+
+	Logger  *slog.Logger          // optional
+	Metrics prometheus.Registerer // optional
+
+	// hook, in tests, is called before and after each step of a round. An
+	// error from it is the step's error; the step is not run if it comes before.
+	hook func(s Step, after bool) error
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Interval <= 0:
+		return errors.New("interval must be positive")
+	case c.PoolSize < 0:
+		return errors.New("pool size must not be negative")
+	case c.Signer == nil || c.Store == nil || c.Lock == nil || c.Cache == nil:
+		return errors.New("signer, store, lock and cache are required")
+	}
+	if c.Names == nil {
+		c.Names = func(*tlog.Entry) []byte { return nil }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	return nil
+}
+
+// Log is one log: the only writer of its lock and store. Submit, Add and Status
+// may be called by any number of goroutines; Run by one, once.
+type Log struct {
+	c       Config
+	log     *slog.Logger
+	metrics *metrics
+
+	turnstile *turnstile
+	limiter   *limiter // guarded by turnstile
+
+	// pool takes admissions; inFlight is the closed pool of the round under
+	// way, until its keys are in the cache; unremembered holds the keys of
+	// earlier rounds whose cache put failed. Together with the cache they
+	// answer for every key that was ever admitted and not refused (S6). All
+	// are guarded by turnstile.
+	pool         *pool
+	inFlight     *pool
+	unremembered map[tlog.Key]tlog.Position
+	closed       error // why intake is closed: ErrClosed or ErrHalted
+
+	// The following belong to the goroutine in Run.
+
+	edge *tlog.Edge
+	// head is the checkpoint in the lock, byte for byte.
+	head      []byte
+	timestamp int64                         // of head
+	stored    map[tlog.Fingerprint]struct{} // issuers known to be in the store
+	leftover  []string                      // bundles whose discard failed
+
+	status atomic.Pointer[Status]
+	halted atomic.Pointer[error]
+}
+
+// Status is a snapshot of a log for health checks.
+type Status struct {
+	Tree      tlog.Tree
+	Published time.Time // timestamp of the last published checkpoint
+	Draining  bool
+	Halted    error // why the log has stopped; nil while it runs
+}
+
+// Status returns the state as of the last round.
+func (l *Log) Status() Status {
+	s := *l.status.Load()
+	if err := l.halted.Load(); err != nil {
+		s.Halted = *err
+	}
+	return s
+}
+
+func (l *Log) setStatus(f func(*Status)) {
+	s := *l.status.Load()
+	f(&s)
+	l.status.Store(&s)
+}
+
+// Run runs a round at each tick until ctx is done. It then drains: new entries
+// are refused with ErrClosed, one last round takes those admitted, and Run
+// returns nil. If the log has to halt, Run returns the reason.
+//
+// A tick that comes while a round is still running is skipped and counted.
+func (l *Log) Run(ctx context.Context) error {
+	next := time.Now().Add(l.c.Interval)
+	timer := time.NewTimer(l.c.Interval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return l.drain(ctx)
+		case <-timer.C:
+		}
+		if err := l.round(ctx); err != nil {
+			return l.halt(err)
+		}
+		next = next.Add(l.c.Interval)
+		if late := time.Since(next); late >= 0 {
+			skipped := late/l.c.Interval + 1
+			l.metrics.skipped.Add(float64(skipped))
+			next = next.Add(skipped * l.c.Interval)
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+func (l *Log) drain(ctx context.Context) error {
+	l.turnstile.enterFirst()
+	l.closed = ErrClosed
+	l.turnstile.leave()
+	l.setStatus(func(s *Status) { s.Draining = true })
+	l.log.InfoContext(ctx, "draining: refusing new entries, running the last round")
+	if err := l.round(ctx); err != nil {
+		return l.halt(err)
+	}
+	l.log.InfoContext(ctx, "drained", "size", l.edge.Tree().N)
+	return nil
+}
+
+// halt stops the log for good (S4) and answers everybody who still waits.
+func (l *Log) halt(cause error) error {
+	err := fmt.Errorf("log %s has halted: %w", l.c.Signer.Origin(), cause)
+	l.halted.Store(&err)
+	l.metrics.halted.Set(1)
+	l.log.Error("log has halted: it signs and admits nothing more; find the cause, then restart, which runs recovery",
+		"cause", cause)
+	l.turnstile.enterFirst()
+	l.closed = ErrHalted
+	pending := l.pool.tickets()
+	if l.inFlight != nil {
+		pending = append(pending, l.inFlight.tickets()...)
+	}
+	l.pool, l.inFlight = newPool(l.c.PoolSize), nil
+	l.turnstile.leave()
+	for _, t := range pending {
+		t.fail(ErrHalted)
+	}
+	return err
+}

@@ -1,0 +1,138 @@
+package sequencer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// outcome is what intake did with an entry; its text is the metric's label.
+type outcome string
+
+const (
+	outcomeAdmitted   outcome = "admitted"
+	outcomeJoined     outcome = "joined"    // known in memory
+	outcomeDuplicate  outcome = "duplicate" // known in the cache
+	outcomeFull       outcome = "full"
+	outcomeEvicted    outcome = "evicted"
+	outcomeLimited    outcome = "limited"
+	outcomeBusy       outcome = "busy"
+	outcomeClosed     outcome = "closed"
+	outcomeHalted     outcome = "halted"
+	outcomeSunset     outcome = "sunset"
+	outcomeCanceled   outcome = "canceled"
+	outcomeCacheError outcome = "cache_error"
+)
+
+func outcomeOf(err error) outcome {
+	switch {
+	case errors.Is(err, ErrBusy):
+		return outcomeBusy
+	case errors.Is(err, ErrClosed):
+		return outcomeClosed
+	case errors.Is(err, ErrHalted):
+		return outcomeHalted
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return outcomeCanceled
+	}
+	return outcomeCanceled
+}
+
+type metrics struct {
+	intakes       *prometheus.CounterVec // by outcome, priority
+	intakeCached  map[intakeLabels]prometheus.Counter
+	waitSubmitter prometheus.Observer
+	waitSequencer prometheus.Observer
+	holdSubmitter prometheus.Observer
+	holdSequencer prometheus.Observer
+
+	steps       [stepCount]prometheus.Observer
+	round       prometheus.Histogram
+	rounds      *prometheus.CounterVec // by outcome
+	roundSize   prometheus.Histogram
+	skipped     prometheus.Counter
+	slowRounds  prometheus.Counter
+	entries     prometheus.Counter
+	size        prometheus.Gauge
+	timestamp   prometheus.Gauge
+	halted      prometheus.Gauge
+	remembering prometheus.Gauge
+	forgotten   prometheus.Counter
+	walFrames   prometheus.Gauge
+	walBusy     prometheus.Counter
+}
+
+type intakeLabels struct {
+	outcome  outcome
+	priority Priority
+}
+
+// newMetrics registers the metrics of one log. A second log needs a Registerer
+// of its own, wrapped with a label.
+func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
+	fast := prometheus.ExponentialBucketsRange(1e-6, 10, 22)
+	slow := prometheus.ExponentialBucketsRange(1e-4, 100, 25)
+	m := &metrics{
+		intakes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "daybook_intake_total",
+			Help: "Entries at intake, by what became of them."}, []string{"outcome", "priority"}),
+		round: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "daybook_round_seconds",
+			Help: "Duration of whole rounds.", Buckets: slow}),
+		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "daybook_rounds_total",
+			Help: "Rounds, by outcome: ok, refused (nothing was committed) or halted."}, []string{"outcome"}),
+		roundSize: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "daybook_round_entries",
+			Help: "Entries sequenced per round.", Buckets: prometheus.ExponentialBuckets(1, 2, 16)}),
+		skipped: prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_ticks_skipped_total",
+			Help: "Ticks that came while a round was still running."}),
+		slowRounds: prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_rounds_slow_total",
+			Help: "Rounds that took longer than the interval."}),
+		entries: prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_entries_total",
+			Help: "Entries published since the start of the process."}),
+		size: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_tree_size",
+			Help: "Size of the last published tree."}),
+		timestamp: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_checkpoint_timestamp_seconds",
+			Help: "Unix time of the last published checkpoint."}),
+		halted: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_halted",
+			Help: "1 if the log has halted after a fatal error."}),
+		remembering: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_unremembered_entries",
+			Help: "Logged entries whose cache put has failed so far."}),
+		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_forgotten_entries_total",
+			Help: "Logged entries given up on after repeated cache failures; each may be logged twice."}),
+		walFrames: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_wal_frames",
+			Help: "Frames in the cache's WAL at the last WAL checkpoint."}),
+		walBusy: prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_wal_checkpoints_busy_total",
+			Help: "WAL checkpoints that readers kept from finishing."}),
+	}
+	steps := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "daybook_round_step_seconds",
+		Help: "Duration of each step of a round.", Buckets: slow}, []string{"step"})
+	wait := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "daybook_turnstile_wait_seconds",
+		Help: "Time spent waiting for the pool's turnstile.", Buckets: fast}, []string{"party"})
+	hold := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "daybook_turnstile_hold_seconds",
+		Help: "Time spent inside the pool's turnstile.", Buckets: fast}, []string{"party"})
+	capacity := prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_capacity_entries_per_second",
+		Help: "pool_size / interval; 0 if the pool has no limit."})
+	for _, c := range []prometheus.Collector{m.intakes, m.round, m.rounds, m.roundSize, m.skipped, m.slowRounds,
+		m.entries, m.size, m.timestamp, m.halted, m.remembering, m.forgotten, m.walFrames, m.walBusy,
+		steps, wait, hold, capacity} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	capacity.Set(float64(c.PoolSize) / c.Interval.Seconds())
+	for s := range m.steps {
+		m.steps[s] = steps.WithLabelValues(Step(s).String())
+	}
+	m.waitSubmitter, m.waitSequencer = wait.WithLabelValues("submitter"), wait.WithLabelValues("sequencer")
+	m.holdSubmitter, m.holdSequencer = hold.WithLabelValues("submitter"), hold.WithLabelValues("sequencer")
+	m.intakeCached = make(map[intakeLabels]prometheus.Counter)
+	for _, o := range []outcome{outcomeAdmitted, outcomeJoined, outcomeDuplicate, outcomeFull, outcomeEvicted, outcomeLimited,
+		outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeCanceled, outcomeCacheError} {
+		for _, p := range []Priority{High, Low} {
+			m.intakeCached[intakeLabels{o, p}] = m.intakes.WithLabelValues(string(o), p.String())
+		}
+	}
+	return m, nil
+}
+
+// intake counts an entry.
+func (m *metrics) intake(o outcome, p Priority) { m.intakeCached[intakeLabels{o, p}].Inc() }

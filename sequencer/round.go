@@ -1,0 +1,394 @@
+package sequencer
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/daybook-ct/daybook/storage"
+	"github.com/daybook-ct/daybook/tlog"
+)
+
+const (
+	// clockPatience bounds the wait for a clock that stands behind the last
+	// checkpoint. A step of that size is ordinary; more needs an operator.
+	clockPatience = 10 * time.Second
+
+	// maxUnremembered bounds the keys kept in memory while the cache fails; a
+	// key takes about 100 bytes.
+	maxUnremembered = 200_000
+
+	// maxStored bounds the memory of issuers known to be stored. Forgetting
+	// one costs an equal re-put.
+	maxStored = 50_000
+)
+
+// applyBackoff spaces the retries of apply and publish. Past commit there is
+// nothing to return to, so a passing fault is waited out before halting.
+var applyBackoff = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second}
+
+// round is one turn of the sequencer. Its fields are filled step by step.
+type round struct {
+	number    int64
+	started   time.Time
+	waited    time.Duration // for the turnstile
+	pool      *pool
+	tickets   []*Ticket
+	timestamp int64
+	leaves    []tlog.Leaf
+	issuers   []tlog.Fingerprint // stored with this round
+	edge      *tlog.Edge
+	growth    *tlog.Growth
+	objects   []storage.Object // of the growth, and new issuers
+	head      []byte
+	wal       storage.WAL
+	steps     [stepCount]time.Duration
+}
+
+// refusal is a failure of a round that changed nothing: its entries are
+// refused, and the log goes on.
+type refusal struct{ err error }
+
+func (r refusal) Error() string { return r.err.Error() }
+func (r refusal) Unwrap() error { return r.err }
+
+// round runs one round. A non-nil error is fatal; see the package comment for
+// what each failure leads to. Caller cancellation is ignored throughout: before
+// commit a round is short, past it there is no way back (S10).
+func (l *Log) round(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	r := &round{started: time.Now()}
+	err := l.sequence(ctx, r)
+	var refused refusal
+	switch {
+	case errors.As(err, &refused):
+		l.metrics.rounds.WithLabelValues("refused").Inc()
+		l.log.ErrorContext(ctx, "round failed before it committed anything; its entries were refused",
+			"entries", len(r.tickets), "cause", refused.err)
+		l.refuse(r)
+		return nil
+	case err != nil:
+		l.metrics.rounds.WithLabelValues("halted").Inc()
+		return err
+	}
+	l.record(ctx, r)
+	return nil
+}
+
+// sequence is the round as a list of its steps.
+func (l *Log) sequence(ctx context.Context, r *round) error {
+	for _, s := range []struct {
+		step Step
+		run  func(context.Context, *round) error
+	}{
+		{StepClose, l.closePool},
+		{StepAssign, l.assign},
+		{StepGrow, l.grow},
+		{StepStage, l.stage},
+		{StepSign, l.sign},
+		{StepCommit, l.commit},
+		{StepApply, func(ctx context.Context, r *round) error { return l.apply(ctx, r.objects) }},
+		{StepPublish, func(ctx context.Context, r *round) error { return l.publish(ctx, r.growth.Tree, r.timestamp, r.head) }},
+		{StepResolve, l.resolve},
+		{StepRemember, l.remember},
+		{StepDiscard, l.discard},
+	} {
+		start := time.Now()
+		err := l.runStep(ctx, r, s.step, s.run)
+		r.steps[s.step] = time.Since(start)
+		l.metrics.steps[s.step].Observe(r.steps[s.step].Seconds())
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.step, err)
+		}
+	}
+	return nil
+}
+
+func (l *Log) runStep(ctx context.Context, r *round, s Step, run func(context.Context, *round) error) error {
+	if l.c.hook == nil {
+		return run(ctx, r)
+	}
+	if err := l.c.hook(s, false); err != nil {
+		return err
+	}
+	if err := run(ctx, r); err != nil {
+		return err
+	}
+	return l.c.hook(s, true)
+}
+
+// closePool swaps pools. The keys of the closed one stay answerable in
+// l.inFlight (S6).
+func (l *Log) closePool(_ context.Context, r *round) error {
+	r.waited = l.privileged(func() {
+		r.pool, l.pool = l.pool, newPool(l.c.PoolSize)
+		l.inFlight = r.pool
+	})
+	r.tickets = r.pool.tickets()
+	return nil
+}
+
+// privileged runs f inside the turnstile as the sequencer; f must not block. It
+// returns how long it had to wait.
+func (l *Log) privileged(f func()) time.Duration {
+	start := time.Now()
+	l.turnstile.enterFirst()
+	entered := time.Now()
+	f()
+	l.turnstile.leave()
+	l.metrics.waitSequencer.Observe(entered.Sub(start).Seconds())
+	l.metrics.holdSequencer.Observe(time.Since(entered).Seconds())
+	return entered.Sub(start)
+}
+
+// assign gives the round its timestamp, strictly greater than the last one
+// (S5), and each entry its index.
+func (l *Log) assign(_ context.Context, r *round) error {
+	now, err := waitForClock(l.timestamp)
+	if err != nil {
+		return err
+	}
+	r.timestamp = now
+	next := l.edge.Tree().N
+	r.leaves = make([]tlog.Leaf, len(r.tickets))
+	for i, t := range r.tickets {
+		r.leaves[i] = tlog.Leaf{Entry: t.sub.Entry, Position: tlog.Position{Index: next + int64(i), Timestamp: r.timestamp}}
+	}
+	return nil
+}
+
+// waitForClock returns the time in milliseconds once it is past last.
+func waitForClock(last int64) (int64, error) {
+	deadline := time.Now().Add(clockPatience) // monotonic: not moved by clock steps
+	for {
+		now := time.Now()
+		if ms := now.UnixMilli(); ms > last {
+			return ms, nil
+		} else if now.After(deadline) {
+			return 0, fmt.Errorf("the clock stands at %s, before the last checkpoint of %s: set it right, or wait until it has caught up",
+				now.UTC().Format(time.RFC3339), time.UnixMilli(last).UTC().Format(time.RFC3339))
+		}
+		time.Sleep(min(time.Duration(last-now.UnixMilli()+1)*time.Millisecond, 100*time.Millisecond))
+	}
+}
+
+// grow computes the new tree and lists every object that it needs, issuers
+// first.
+func (l *Log) grow(_ context.Context, r *round) (err error) {
+	if r.edge, r.growth, err = l.edge.Append(r.leaves); err != nil {
+		return err
+	}
+	inRound := make(map[tlog.Fingerprint]bool)
+	for _, t := range r.tickets {
+		for i, fp := range t.sub.Entry.Chain() {
+			if _, ok := l.stored[fp]; ok || inRound[fp] {
+				continue
+			}
+			if i >= len(t.sub.Issuers) || sha256.Sum256(t.sub.Issuers[i]) != fp {
+				return fmt.Errorf("entry %x was submitted without its issuer %x", t.sub.Entry.Key(), fp)
+			}
+			inRound[fp] = true
+			r.issuers = append(r.issuers, fp)
+			r.objects = append(r.objects, storage.Object{Name: fmt.Sprintf("issuer/%x", fp), Data: t.sub.Issuers[i]})
+		}
+	}
+	r.objects = append(r.objects, r.growth.Objects...)
+	return nil
+}
+
+// stage makes everything the round will write durable in one object, before
+// the lock promises it (S2).
+func (l *Log) stage(ctx context.Context, r *round) error {
+	if len(r.objects) == 0 {
+		return nil
+	}
+	err := l.c.Store.Put(ctx, storage.Object{Name: bundleName(r.growth.Tree), Data: encodeBundle(r.objects)})
+	switch {
+	case errors.Is(err, storage.ErrNotDurable):
+		return err
+	case err != nil:
+		l.leftover = append(l.leftover, bundleName(r.growth.Tree))
+		return refusal{err}
+	}
+	return nil
+}
+
+func (l *Log) sign(_ context.Context, r *round) (err error) {
+	r.head, err = l.c.Signer.SignTreeHead(r.growth.Tree, r.timestamp)
+	return err
+}
+
+// commit is the moment from which the new tree is promised. An error of any
+// kind halts the log: either another process owns it, or the outcome is
+// unknown (S4).
+func (l *Log) commit(ctx context.Context, r *round) error {
+	err := l.c.Lock.Swap(ctx, l.c.Signer.LogID(), l.head, r.head)
+	switch {
+	case errors.Is(err, storage.ErrConflict), errors.Is(err, storage.ErrNotFound):
+		return fmt.Errorf("another process has written this log's lock: %w", err)
+	case err != nil:
+		return fmt.Errorf("the outcome of the lock swap is unknown: %w", err)
+	}
+	l.edge, l.head, l.timestamp = r.edge, r.head, r.timestamp
+	return nil
+}
+
+// apply puts a committed round's objects in their places. Recovery runs it,
+// too, any number of times (S11).
+func (l *Log) apply(ctx context.Context, objects []storage.Object) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	return l.persist(ctx, StepApply, objects...)
+}
+
+// publish makes the checkpoint public, which the lock holds already (S1).
+func (l *Log) publish(ctx context.Context, tree tlog.Tree, timestamp int64, head []byte) error {
+	if err := l.persist(ctx, StepPublish, storage.Object{Name: "checkpoint", Data: head}); err != nil {
+		return err
+	}
+	l.metrics.size.Set(float64(tree.N))
+	l.metrics.timestamp.Set(float64(timestamp) / 1e3)
+	l.setStatus(func(s *Status) { s.Tree, s.Published = tree, time.UnixMilli(timestamp) })
+	return nil
+}
+
+// persist puts objects with retries, except where retrying cannot help.
+func (l *Log) persist(ctx context.Context, s Step, objects ...storage.Object) error {
+	for try := 0; ; try++ {
+		err := l.c.Store.Put(ctx, objects...)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, storage.ErrNotDurable), errors.Is(err, storage.ErrChanged), errors.Is(err, storage.ErrInvalidName),
+			try == len(applyBackoff):
+			return err
+		}
+		l.log.WarnContext(ctx, "storage failed past commit, trying again", "step", s, "try", try+1, "cause", err)
+		time.Sleep(applyBackoff[try])
+	}
+}
+
+// resolve tells everybody who waits where their entry stands (S3).
+func (l *Log) resolve(_ context.Context, r *round) error {
+	for i, t := range r.tickets {
+		t.resolve(r.leaves[i].Position)
+	}
+	for _, fp := range r.issuers {
+		if len(l.stored) >= maxStored {
+			clear(l.stored)
+		}
+		l.stored[fp] = struct{}{}
+	}
+	l.metrics.entries.Add(float64(len(r.tickets)))
+	return nil
+}
+
+// remember puts the round's keys in the dedup cache and then folds its WAL
+// back. Until the put is done, the round in flight answers for its keys; if it
+// fails, memory goes on answering (S6) and the next round tries again.
+func (l *Log) remember(ctx context.Context, r *round) error {
+	records := make([]storage.Record, 0, len(r.leaves)+len(l.unremembered))
+	for key, p := range l.unremembered { // written by this goroutine alone
+		records = append(records, storage.Record{Key: key, Position: p})
+	}
+	for _, leaf := range r.leaves {
+		records = append(records, storage.Record{Key: leaf.Entry.Key(), Position: leaf.Position})
+	}
+	var err error
+	if len(records) > 0 {
+		err = l.c.Cache.Put(ctx, records)
+	}
+	l.settle(ctx, r, err)
+	r.wal, err = l.c.Cache.Checkpoint(ctx)
+	if err != nil {
+		l.log.ErrorContext(ctx, "WAL checkpoint of the dedup cache failed", "cause", err)
+		return nil
+	}
+	l.metrics.walFrames.Set(float64(r.wal.Frames))
+	if r.wal.Busy {
+		l.metrics.walBusy.Inc()
+	}
+	return nil
+}
+
+// settle drops the round in flight, handing its keys to memory if the cache did
+// not take them.
+func (l *Log) settle(ctx context.Context, r *round, putErr error) {
+	var keep map[tlog.Key]tlog.Position
+	if putErr != nil {
+		keep = maps.Clone(l.unremembered)
+		if len(keep)+len(r.leaves) > maxUnremembered {
+			l.metrics.forgotten.Add(float64(len(keep)))
+			keep = nil
+		}
+		if keep == nil {
+			keep = make(map[tlog.Key]tlog.Position)
+		}
+		for _, leaf := range r.leaves {
+			keep[leaf.Entry.Key()] = leaf.Position
+		}
+		l.log.ErrorContext(ctx, "dedup cache put failed; its keys stay in memory for the next round", "keys", len(keep), "cause", putErr)
+	}
+	l.privileged(func() { l.inFlight, l.unremembered = nil, keep })
+	l.metrics.remembering.Set(float64(len(keep)))
+}
+
+// discard deletes the round's bundle, and those whose discard failed before.
+func (l *Log) discard(ctx context.Context, r *round) error {
+	names := l.leftover
+	if len(r.objects) > 0 {
+		names = append(slices.Clip(names), bundleName(r.growth.Tree))
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if err := l.c.Store.Delete(ctx, names...); err != nil {
+		l.leftover = names
+		l.log.WarnContext(ctx, "discarding staging bundles failed; the next round tries again", "bundles", len(names), "cause", err)
+		return nil
+	}
+	l.leftover = nil
+	return nil
+}
+
+// refuse answers the tickets of a round that committed nothing. They leave the
+// index first, so that a resubmission gets a fresh chance.
+func (l *Log) refuse(r *round) {
+	l.privileged(func() { l.inFlight = nil })
+	for _, t := range r.tickets {
+		t.fail(ErrRound)
+	}
+}
+
+// record writes the round's line in the log and its metrics.
+func (l *Log) record(ctx context.Context, r *round) {
+	took := time.Since(r.started)
+	l.metrics.rounds.WithLabelValues("ok").Inc()
+	l.metrics.round.Observe(took.Seconds())
+	l.metrics.roundSize.Observe(float64(len(r.tickets)))
+	level := slog.LevelDebug
+	if took > l.c.Interval {
+		l.metrics.slowRounds.Inc()
+		level = slog.LevelWarn
+	}
+	if !l.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.Int("entries", len(r.tickets)), slog.Int64("size", r.growth.Tree.N), slog.Duration("took", took),
+		slog.Duration("lock_wait", r.waited), slog.Int("wal_frames", r.wal.Frames), slog.Bool("wal_busy", r.wal.Busy)}
+	steps := make([]any, 0, stepCount)
+	for s, d := range r.steps {
+		steps = append(steps, slog.Duration(Step(s).String(), d))
+	}
+	msg := "round"
+	if level == slog.LevelWarn {
+		msg = "round took longer than the interval"
+	}
+	l.log.LogAttrs(ctx, level, msg, append(attrs, slog.Group("steps", steps...))...)
+}
