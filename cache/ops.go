@@ -1,0 +1,219 @@
+package cache
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/daybook-ct/daybook/storage"
+	"github.com/daybook-ct/daybook/tlog"
+)
+
+// maxIndex is the largest leaf index: a 40-bit number (c2sp.org/static-ct-api, SCT Extension).
+const maxIndex = 1<<40 - 1
+
+// Get returns the position of the entry with this key; see storage.Cache. It
+// is at most one walk down a B-tree. A read from disk under way cannot be
+// cancelled, but waiting for a lock of another process can, and is bounded by BusyTimeout.
+func (db *DB) Get(ctx context.Context, key tlog.Key) (p tlog.Position, ok bool, err error) {
+	start := time.Now()
+	p, ok, err = db.lookup(ctx, key)
+	observe(start, db.metrics.get, db.metrics.getErr, err)
+	switch {
+	case err != nil:
+		return tlog.Position{}, false, fmt.Errorf("reading the dedup cache: %w", err)
+	case ok:
+		db.metrics.hit.Inc()
+	default:
+		db.metrics.miss.Inc()
+	}
+	return p, ok, nil
+}
+
+func (db *DB) lookup(ctx context.Context, key tlog.Key) (p tlog.Position, ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return p, false, err
+	}
+	db.readMu.Lock()
+	defer db.readMu.Unlock()
+	if db.read == nil {
+		return p, false, ErrClosed
+	}
+	db.get.BindBytes(1, key[:])
+	if p, ok, err = db.row(); isBusy(err) {
+		err = db.whileBusy(ctx, func() error {
+			p, ok, err = db.row()
+			return err
+		})
+	}
+	if err != nil {
+		return p, false, err
+	}
+	if ok && !valid(p) {
+		return p, false, fmt.Errorf("row of key %x has an impossible position (leaf index %d, timestamp %d): the file is damaged", key, p.Index, p.Timestamp)
+	}
+	return p, ok, nil
+}
+
+// row runs the bound read statement. The caller holds readMu.
+func (db *DB) row() (p tlog.Position, ok bool, err error) {
+	if ok, err = db.get.Step(); ok {
+		p = tlog.Position{Timestamp: db.get.ColumnInt64(0), Index: db.get.ColumnInt64(1)}
+	}
+	// A statement that is not reset keeps its snapshot, and no WAL checkpoint
+	// could restart the WAL.
+	return p, ok, cmp.Or(err, db.get.Reset())
+}
+
+// Put remembers all records in one transaction; see storage.Cache. A
+// transaction that has begun ignores cancellation. On an error nothing is remembered.
+func (db *DB) Put(ctx context.Context, records []storage.Record) error {
+	if len(records) == 0 {
+		return ctx.Err()
+	}
+	start := time.Now()
+	err := db.insert(ctx, records)
+	observe(start, db.metrics.put, db.metrics.putErr, err)
+	if err != nil {
+		return fmt.Errorf("writing the dedup cache: %w", err)
+	}
+	db.metrics.records.Add(float64(len(records)))
+	return nil
+}
+
+func (db *DB) insert(ctx context.Context, records []storage.Record) (err error) {
+	for _, r := range records {
+		if !valid(r.Position) {
+			return fmt.Errorf("record of key %x has an impossible position (leaf index %d, timestamp %d)", r.Key, r.Position.Index, r.Position.Timestamp)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	db.writeMu.Lock()
+	defer db.writeMu.Unlock()
+	if db.write == nil {
+		return ErrClosed
+	}
+	// In key order a page is visited once. The order is stable: of two records
+	// with one key the first is kept.
+	db.sorted = append(db.sorted[:0], records...)
+	slices.SortStableFunc(db.sorted, func(a, b storage.Record) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+
+	if err := db.whileBusy(ctx, func() error { return db.run("BEGIN IMMEDIATE") }); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && !db.write.AutocommitEnabled() {
+			err = errors.Join(err, db.run("ROLLBACK"))
+		}
+	}()
+	for i := range db.sorted {
+		r := &db.sorted[i]
+		db.put.BindBytes(1, r.Key[:])
+		db.put.BindInt64(2, r.Position.Timestamp)
+		db.put.BindInt64(3, r.Position.Index)
+		if _, err := db.put.Step(); err != nil {
+			return err
+		}
+		if err := db.put.Reset(); err != nil {
+			return err
+		}
+	}
+	return db.run("COMMIT")
+}
+
+// run runs a statement without rows on the writing connection. It is prepared
+// once. The caller holds writeMu.
+func (db *DB) run(sql string) error {
+	stmt, err := db.write.Prepare(sql)
+	if err != nil {
+		return err
+	}
+	_, err = stmt.Step()
+	return cmp.Or(err, stmt.Reset())
+}
+
+// Checkpoint runs a RESTART WAL checkpoint; see storage.Cache. Readers, which
+// only other processes keep open, are waited for no longer than
+// ReaderTimeout; if they stay, the outcome is Busy and no error.
+func (db *DB) Checkpoint(ctx context.Context) (storage.WAL, error) {
+	if err := ctx.Err(); err != nil {
+		return storage.WAL{}, err
+	}
+	db.writeMu.Lock()
+	defer db.writeMu.Unlock()
+	return db.checkpoint()
+}
+
+// checkpoint is Checkpoint for a caller that holds writeMu.
+func (db *DB) checkpoint() (w storage.WAL, err error) {
+	if db.write == nil {
+		return w, ErrClosed
+	}
+	start := time.Now()
+	defer func() { observe(start, db.metrics.walCheckpoint, db.metrics.walErr, err) }()
+	row, err := db.wal.Step()
+	if row {
+		w = storage.WAL{
+			Busy: db.wal.ColumnInt(0) != 0,
+			// Both are -1 when another connection is at it.
+			Frames:       max(0, db.wal.ColumnInt(1)),
+			Checkpointed: max(0, db.wal.ColumnInt(2)),
+		}
+	}
+	if err := cmp.Or(err, db.wal.Reset()); err != nil {
+		return storage.WAL{}, fmt.Errorf("running a WAL checkpoint of the dedup cache: %w", err)
+	}
+	if !row {
+		return storage.WAL{}, errors.New("running a WAL checkpoint of the dedup cache: SQLite told no outcome")
+	}
+	if w.Busy {
+		db.metrics.walBusy.Inc()
+	}
+	db.metrics.walFrames.Set(float64(w.Frames))
+	db.metrics.walCheckpointed.Set(float64(w.Checkpointed))
+	return w, nil
+}
+
+// busyDelays are the pauses between attempts while another process holds a lock.
+var busyDelays = [...]time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond}
+
+// whileBusy repeats f while it finds the database locked, until BusyTimeout or
+// ctx ends. The driver's own way to be cancelled starts a goroutine per call and waits for it to
+// be scheduled, which does not belong under the turnstile.
+func (db *DB) whileBusy(ctx context.Context, f func() error) error {
+	err := f()
+	if err == nil || !isBusy(err) {
+		return err
+	}
+	deadline := time.Now().Add(db.busy)
+	for i := 0; isBusy(err); i++ {
+		pause := min(busyDelays[min(i, len(busyDelays)-1)], time.Until(deadline))
+		if pause <= 0 {
+			return fmt.Errorf("another process kept the database locked for %v: %w", db.busy, err)
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		}
+		err = f()
+	}
+	return err
+}
+
+func valid(p tlog.Position) bool {
+	return p.Index >= 0 && p.Index <= maxIndex && p.Timestamp >= 0
+}
+
+// isCancelled reports whether err is the caller's doing.
+func isCancelled(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
