@@ -1,0 +1,189 @@
+// Package config reads daybook.yaml. It is strict: whatever it does not
+// understand is an error that names the file and the line, and all errors of a
+// file are reported together.
+//
+// The comments of the structs in this file are the reference: docs/config.md
+// is made of them (go generate), so they speak of keys as the file has them.
+package config
+
+//go:generate go test -run ^TestReference$ -update .
+
+// Config is the whole file.
+//
+// The struct tags are part of the format. default is what holds when a key is
+// missing; required keys must be there; example stands in the reference and in
+// error messages.
+type Config struct {
+	// The addresses, host:port, on which submissions are taken and the tree is
+	// served, both over plain HTTP. Every log of the file is reached on every
+	// address; the host and the path of a request say which log is meant, see
+	// `logs[].submission_prefix`. A reverse proxy in front holds the
+	// certificates and passes the Host header on.
+	Listen []string `yaml:"listen" default:"127.0.0.1:8080" example:"[\"127.0.0.1:8080\"]"`
+
+	// Networks (CIDR) or addresses of the reverse proxies in front. From them
+	// alone the X-Forwarded-For header is believed. Without an entry every
+	// submission behind a proxy seems to come from the proxy itself, so that
+	// all submitters share the portion of one.
+	TrustedProxies []Network `yaml:"trusted_proxies,omitempty" example:"[\"127.0.0.1\", \"10.1.0.0/16\"]"`
+
+	// The listener for the operator.
+	Admin Admin `yaml:"admin" example:"{listen: \"127.0.0.1:8081\"}"`
+
+	// What is logged, and how. Log lines go to the standard error stream.
+	Logging Logging `yaml:"logging" example:"{level: info}"`
+
+	// The lock of all logs that have none of their own. One lock database holds
+	// any number of logs.
+	Lock *Lock `yaml:"lock,omitempty" example:"{path: lock.db}"`
+
+	// How long an orderly end may take. On SIGINT or SIGTERM new submissions get
+	// a 503, the round in progress ends, waiting submitters get their answers and
+	// the caches are closed. Connections that are still open after this time are
+	// cut; a round in progress is never cut.
+	ShutdownTimeout Duration `yaml:"shutdown_timeout" default:"30s"`
+
+	// What happens when a log halts after a fatal error. `stay`: it answers 503 to
+	// submissions, /health says so, and everything else goes on: the tree is
+	// still served, and other logs of the file still run. `exit`: the whole
+	// process comes to an orderly end with exit code 1, so that a supervisor
+	// starts it again and recovery decides. With `stay`, too, the exit code is
+	// 1 if a log had halted when the process is stopped later.
+	OnHalt OnHalt `yaml:"on_halt" default:"stay"`
+
+	// The logs, at least one. All run in one process; nothing is shared between
+	// them but the listeners and, if you say so, the lock database.
+	Logs []Log `yaml:"logs" required:"true" example:"[{name: example2027h1, ...}]"`
+
+	file  string         // for warnings
+	lines map[string]int // line of each key of the file
+}
+
+// Admin is the listener for the operator.
+type Admin struct {
+	// The address, host:port, of /metrics (Prometheus), /health (JSON; 200 or
+	// 503) and /debug/pprof/. There is no access control: keep it on a loopback
+	// or a private address.
+	Listen string `yaml:"listen" default:"127.0.0.1:8081"`
+}
+
+// Logging says what is logged, and how.
+type Logging struct {
+	// The least level that is logged: `debug`, `info`, `warn` or `error`.
+	Level Level `yaml:"level" default:"info"`
+
+	// `text` (key=value) or `json`, one line per record either way.
+	Format Format `yaml:"format" default:"text"`
+}
+
+// Log is one log.
+type Log struct {
+	// A short name for log lines, metrics and the --log flag of commands:
+	// lower-case letters, digits, - and _, at most 64. It may be changed later,
+	// but metrics begin anew.
+	Name string `yaml:"name" required:"true" example:"example2027h1"`
+
+	// The URL below which submitters reach the log: `<prefix>/ct/v1/add-chain`
+	// and so on. It cannot be changed once the log exists: without its scheme and
+	// trailing slash it is the origin, the log's name in every checkpoint.
+	//
+	// https, or http for loopback hosts alone. A port and a path are possible. A
+	// request belongs to the log whose host and path it carries; if its
+	// Host header names no host of the file, as behind a proxy that does not
+	// pass it on, then to the only log with this path.
+	SubmissionPrefix Prefix `yaml:"submission_prefix" required:"true" example:"https://ct.example.com/2027h1/"`
+
+	// The URL below which monitors read the log: `<prefix>/checkpoint`,
+	// `<prefix>/tile/...` and so on. It may be served by Daybook, or by any HTTP
+	// server or CDN from `storage.directory`. If it is missing, it is the same as
+	// `submission_prefix`.
+	MonitoringPrefix Prefix `yaml:"monitoring_prefix" example:"https://mon.example.com/2027h1/"`
+
+	// The file with the log's private key: a seed of 32 bytes, from which the
+	// ECDSA P-256 and the ML-DSA-44 keys are derived, or an ECDSA P-256 key as
+	// PKCS#8 PEM. `daybook init` makes a seed. Keep a copy in a safe place: a log
+	// whose key is lost, or known to others, is at its end.
+	Key string `yaml:"key" required:"true" path:"true" example:"example2027h1.seed"`
+
+	// Where the log is written to.
+	Storage Storage `yaml:"storage" required:"true" example:"{directory: example2027h1}"`
+
+	// The lock, which holds the last signed checkpoint and keeps two processes
+	// from running one log. If it is missing, the `lock` at the top of the file
+	// is used; one of them is needed.
+	Lock *Lock `yaml:"lock,omitempty" example:"{path: lock.db}"`
+
+	// The dedup cache, which knows what was submitted before.
+	Cache Cache `yaml:"cache" required:"true" example:"{path: example2027h1-cache.db}"`
+
+	// The roots that submitted chains may end in.
+	Roots Roots `yaml:"roots" required:"true" example:"{files: [roots.pem]}"`
+
+	// The certificates that the log takes, by the NotAfter date of the leaf.
+	// Without it any date is taken, which no public log does.
+	Window *Window `yaml:"window,omitempty" example:"{start: 2027-01-01T00:00:00Z, limit: 2027-07-01T00:00:00Z}"`
+
+	// How often a round is sequenced and a checkpoint published. A submitter
+	// waits for the rest of the interval and one round.
+	Interval Duration `yaml:"interval" default:"200ms"`
+
+	// The most entries of one round; what comes above is refused with a 503, or
+	// takes the place of an entry of lower priority. `pool_size / interval` is
+	// the log's capacity: 150 at 200ms are 750 entries a second. A pool that
+	// takes longer to sequence than the interval makes everybody wait: raise it
+	// only as far as the rounds keep their time. 0 means no limit.
+	PoolSize int `yaml:"pool_size" default:"150" example:"150"`
+
+	// Takes leaves with any extended key usage. Otherwise a leaf that has the
+	// extension must list serverAuth or anyExtendedKeyUsage in it.
+	AcceptAnyEKU bool `yaml:"accept_any_eku" default:"false"`
+
+	// Refuses precertificates that a Precertificate Signing Certificate issued
+	// (RFC 6962 section 3.1). Otherwise they are taken.
+	RefusePrecertSigning bool `yaml:"refuse_precert_signing" default:"false"`
+}
+
+// Storage is where a log is written to.
+type Storage struct {
+	// The directory of the tree: checkpoint, tiles, issuers, and the staging
+	// bundles of rounds in progress. It is trusted and must be durable: losing
+	// any file of it breaks the log. `daybook init` makes it; an empty
+	// directory, such as a mount point, may be there before.
+	Directory string `yaml:"directory" required:"true" path:"true" example:"example2027h1"`
+}
+
+// Lock is a lock database.
+type Lock struct {
+	// The SQLite file. It is trusted and must be durable, on a local disk of
+	// this machine. Never put an old copy of it back: the log could fork.
+	Path string `yaml:"path" required:"true" path:"true" example:"lock.db"`
+}
+
+// Cache is a dedup cache.
+type Cache struct {
+	// The SQLite file, one for each log. Losing it costs duplicate entries only.
+	// On ZFS give it a dataset of its own with 4 KiB records.
+	Path string `yaml:"path" required:"true" path:"true" example:"example2027h1-cache.db"`
+
+	// The most memory that SQLite may use to keep pages of the cache, for each
+	// connection. All interior pages should fit, or lookups wait for the
+	// disk; 1 GiB is enough for some hundred million entries.
+	PageCache Size `yaml:"page_cache" default:"1GiB"`
+}
+
+// Roots are the accepted roots of a log.
+type Roots struct {
+	// PEM files. The accepted roots are those of all files together; the same
+	// root twice counts once, and one that cannot be read is named in the log
+	// and left out.
+	Files []string `yaml:"files" required:"true" path:"true" example:"[roots.pem]"`
+}
+
+// Window is a range of NotAfter dates.
+type Window struct {
+	// The first NotAfter that is taken, as RFC 3339 with seconds.
+	Start Time `yaml:"start" required:"true" example:"2027-01-01T00:00:00Z"`
+
+	// The first NotAfter after the window: it is not taken any more.
+	Limit Time `yaml:"limit" required:"true" example:"2027-07-01T00:00:00Z"`
+}
