@@ -1,0 +1,51 @@
+# Daybook. `make demo` shows a log at work, `make test` says whether a change
+# can be trusted; `make help` lists the rest.
+
+export GOTOOLCHAIN = go1.27.3
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ERRCHECK    = github.com/kisielk/errcheck@v1.30.0
+FUZZTIME   ?= 60s
+COUNT      ?= 1000
+
+.PHONY: help build demo test lint unit difftest bench fuzz clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+build: ## build bin/daybook
+	@mkdir -p bin
+	go build -o bin/daybook ./cmd/daybook
+
+demo: build ## run a log, submit COUNT chains, verify all of it, go on serving (ONCE=1: exit instead)
+	./bin/daybook demo --count $(COUNT) $(if $(ONCE),--once)
+
+test: lint unit difftest ## everything that tells whether a change can be trusted
+	$(MAKE) --no-print-directory demo ONCE=1
+
+lint: ## gofmt, vet, staticcheck, errcheck, go mod tidy
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go run $(ERRCHECK) ./...
+	go mod tidy -diff
+	cd cert/difftest && go mod tidy -diff && go vet ./...
+
+unit: ## all tests, with the race detector
+	go test -race -timeout 15m ./...
+
+difftest: ## the certificate parser against certificate-transparency-go's
+	cd cert/difftest && go test ./...
+
+bench: ## benchmarks of intake, round, cache, parser, signatures
+	go test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## every fuzz target for FUZZTIME each
+	@set -e; for pkg in $$(go list ./...); do \
+	  for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "== $$pkg $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; \
+	done
+
+clean: ## remove what was built
+	rm -rf bin
