@@ -1,0 +1,108 @@
+package obs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// The bounds of one connection. They are wide enough for a submission of 512
+// KiB or a full data tile over a slow line, and end clients that do nothing.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = 30 * time.Second // headers and body
+	writeTimeout      = time.Minute      // from the end of the headers to that of the answer
+	idleTimeout       = 2 * time.Minute
+	maxHeader         = 16 << 10 // bytes
+
+	// A profile or an execution trace takes as long as its client asks for.
+	adminWriteTimeout = 10 * time.Minute
+)
+
+// HTTPOptions configure an HTTP server.
+type HTTPOptions struct {
+	Handler http.Handler
+	Logger  *slog.Logger // gets, at debug, what goes wrong on connections
+	Admin   bool         // for the operator: answers may take minutes
+}
+
+// HTTP is an HTTP server that runs on one listener.
+type HTTP struct {
+	server   http.Server
+	listener net.Listener
+	open     atomic.Int64
+	done     chan struct{}
+	err      error // why it ended, set before done is closed
+}
+
+// ServeHTTP runs a server on l, which it closes in the end, in a goroutine that
+// [HTTP.Shutdown] waits for.
+func ServeHTTP(l net.Listener, o HTTPOptions) *HTTP {
+	h := &HTTP{listener: l, done: make(chan struct{})}
+	h.server = http.Server{
+		Handler:           o.Handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+		ConnState: func(_ net.Conn, s http.ConnState) {
+			switch s {
+			case http.StateNew:
+				h.open.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				h.open.Add(-1)
+			}
+		},
+	}
+	if o.Admin {
+		h.server.WriteTimeout = adminWriteTimeout
+	}
+	go func() {
+		defer close(h.done)
+		if err := h.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			h.err = fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
+		}
+	}()
+	return h
+}
+
+// Addr returns the address that the server listens on.
+func (h *HTTP) Addr() net.Addr { return h.listener.Addr() }
+
+// Open returns the number of open connections.
+func (h *HTTP) Open() int64 { return h.open.Load() }
+
+// Done is closed when the server takes no more connections. Err then says why.
+func (h *HTTP) Done() <-chan struct{} { return h.done }
+
+// Err returns why the server ended before Shutdown, nil if it did not.
+func (h *HTTP) Err() error {
+	select {
+	case <-h.done:
+		return h.err
+	default:
+		return nil
+	}
+}
+
+// Lame makes the server close each connection after its next answer, so that
+// clients go elsewhere.
+func (h *HTTP) Lame() { h.server.SetKeepAlivesEnabled(false) }
+
+// Shutdown takes no more connections, waits for the requests in progress until
+// ctx is done, and then cuts them. It returns ctx's error if any were cut.
+func (h *HTTP) Shutdown(ctx context.Context) error {
+	err := h.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("cutting %d connections on %s: %w", h.Open(), h.Addr(), err), h.server.Close())
+	}
+	<-h.done
+	return err
+}
