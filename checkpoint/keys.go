@@ -110,8 +110,5 @@ func (k Keys) check() error {
 	if k.ECDSA.Curve != elliptic.P256() {
 		return fmt.Errorf("ECDSA key is on %s: %s", k.ECDSA.Curve.Params().Name, acceptedKeys)
 	}
-	if k.MLDSA != nil && k.MLDSA.PublicKey().Parameters() != mldsa.MLDSA44() {
-		return fmt.Errorf("cosignature key is %s, not ML-DSA-44", k.MLDSA.PublicKey().Parameters())
-	}
 	return nil
 }

@@ -129,6 +129,22 @@ func TestVerifyText(t *testing.T) {
 	}
 }
 
+// TestVerifyTimestampRange: a timestamp that does not fit is refused even if it is
+// rightly signed; it must not come out negative.
+func TestVerifyTimestampRange(t *testing.T) {
+	s := testSigner(t, "log.example")
+	for timestamp, want := range map[uint64]string{1<<63 - 1: "", 1 << 63: "invalid signature", 1<<64 - 1: "invalid signature"} {
+		sig, err := s.digitallySigned(treeHeadInput(testTree, int64(timestamp)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := string(binary.BigEndian.AppendUint64(nil, timestamp)) + string(sig)
+		note := string(appendText(nil, s.Origin(), testTree)) + "\n" + sigLine(s.Origin(), s.verifier.keyID, body)
+		th, err := s.Verifier().Verify([]byte(note))
+		check(t, base10(int64(timestamp>>1)), th, err, TreeHead{s.Origin(), testTree, int64(timestamp)}, want)
+	}
+}
+
 // TestVerifierAnyOrigin is clause K9: a reader does not take the origin for a URL.
 func TestVerifierAnyOrigin(t *testing.T) {
 	s := testSigner(t, "x")
