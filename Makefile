@@ -7,8 +7,9 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = github.com/kisielk/errcheck@v1.30.0
 FUZZTIME   ?= 60s
 COUNT      ?= 1000
+SEEDS      ?= 10000
 
-.PHONY: help build demo test lint unit difftest bench fuzz clean
+.PHONY: help build demo test lint unit difftest sim bench fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +37,9 @@ unit: ## all tests, with the race detector
 
 difftest: ## the certificate parser against certificate-transparency-go's
 	cd cert/difftest && go test ./...
+
+sim: ## simulate logs with faults and crashes for SEEDS seeds, or replay SEED
+	go test -run '^TestSimulation$$' -v -timeout 60m ./sequencer $(if $(SEED),-sim.seed $(SEED),-sim.seeds $(SEEDS)) $(if $(SEED),,| grep -v '^ *--- PASS\|^=== ')
 
 bench: ## benchmarks of intake, round, cache, parser, signatures
 	go test -run '^$$' -bench . -benchmem ./...
