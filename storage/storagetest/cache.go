@@ -47,7 +47,7 @@ var cacheCases = []cacheCase{
 
 func key(s string) tlog.Key { return sha256.Sum256([]byte(s)) }
 
-func record(s string, index, timestamp int64) storage.Record {
+func rec(s string, index, timestamp int64) storage.Record {
 	return storage.Record{Key: key(s), Position: tlog.Position{Index: index, Timestamp: timestamp}}
 }
 
@@ -83,17 +83,17 @@ func miss(t testing.TB, c storage.Cache, k tlog.Key) {
 func cacheMiss(t testing.TB, c storage.Cache) {
 	miss(t, c, key("a"))
 	miss(t, c, tlog.Key{})
-	remember(t, c, record("b", 1, 1))
+	remember(t, c, rec("b", 1, 1))
 	miss(t, c, key("a"))
 	miss(t, c, tlog.Key{})
 }
 
 func cachePutGet(t testing.TB, c storage.Cache) {
 	records := []storage.Record{
-		record("zero", 0, 0),
-		record("usual", 123456, 1_790_000_000_000),
-		record("past 32 bits", 1<<32+5, 1<<41),
-		record("last index", 1<<40-1, math.MaxInt64),
+		rec("zero", 0, 0),
+		rec("usual", 123456, 1_790_000_000_000),
+		rec("past 32 bits", 1<<32+5, 1<<41),
+		rec("last index", 1<<40-1, math.MaxInt64),
 		{Key: tlog.Key{}, Position: tlog.Position{Index: 7, Timestamp: 8}},
 	}
 	for _, r := range records {
@@ -111,11 +111,15 @@ func cachePutGet(t testing.TB, c storage.Cache) {
 // cacheAllKeyBytesCount is invariant S8: a truncated key would be a wrong hit.
 func cacheAllKeyBytesCount(t testing.TB, c storage.Cache) {
 	base := key("base")
+	base[3] = 0
 	var records []storage.Record
 	for i := range base {
 		for _, flip := range []byte{0x01, 0x80, base[i]} { // the last makes the byte zero
 			k := base
 			k[i] ^= flip
+			if k == base {
+				continue
+			}
 			records = append(records, storage.Record{Key: k, Position: tlog.Position{Index: int64(len(records)), Timestamp: 1}})
 		}
 	}
@@ -131,14 +135,14 @@ func cacheAllKeyBytesCount(t testing.TB, c storage.Cache) {
 }
 
 func cacheFirstPositionWins(t testing.TB, c storage.Cache) {
-	first := record("a", 10, 1000)
+	first := rec("a", 10, 1000)
 	remember(t, c, first)
-	remember(t, c, record("a", 5, 500), record("b", 11, 1001), record("a", 20, 2000))
+	remember(t, c, rec("a", 5, 500), rec("b", 11, 1001), rec("a", 20, 2000))
 	hit(t, c, first)
-	hit(t, c, record("b", 11, 1001))
-	remember(t, c, record("c", 1, 1), record("c", 2, 2), record("d", 3, 3))
-	hit(t, c, record("c", 1, 1))
-	hit(t, c, record("d", 3, 3))
+	hit(t, c, rec("b", 11, 1001))
+	remember(t, c, rec("c", 1, 1), rec("c", 2, 2), rec("d", 3, 3))
+	hit(t, c, rec("c", 1, 1))
+	hit(t, c, rec("d", 3, 3))
 	remember(t, c, first, first)
 	hit(t, c, first)
 }
@@ -151,17 +155,17 @@ func cacheEmpty(t testing.TB, c storage.Cache) {
 		t.Errorf("putting no records: %v", err)
 	}
 	miss(t, c, key("a"))
-	remember(t, c, record("a", 1, 1))
+	remember(t, c, rec("a", 1, 1))
 	if err := c.Put(t.Context(), nil); err != nil {
 		t.Errorf("putting no records: %v", err)
 	}
-	hit(t, c, record("a", 1, 1))
+	hit(t, c, rec("a", 1, 1))
 }
 
 func cacheMany(t testing.TB, c storage.Cache) {
 	var records []storage.Record
 	for i := range 5000 {
-		records = append(records, record(fmt.Sprint(i), int64(i), int64(i)+1_790_000_000_000))
+		records = append(records, rec(fmt.Sprint(i), int64(i), int64(i)+1_790_000_000_000))
 	}
 	remember(t, c, records...)
 	for _, r := range records {
@@ -172,14 +176,14 @@ func cacheMany(t testing.TB, c storage.Cache) {
 
 // cacheCopies checks that the caller's slice is neither kept nor changed.
 func cacheCopies(t testing.TB, c storage.Cache) {
-	a, b := record("a", 1, 1), record("b", 2, 2)
+	a, b := rec("a", 1, 1), rec("b", 2, 2)
 	for i, order := range [][]storage.Record{{b, a}, {a, b}} {
 		given := append([]storage.Record(nil), order...)
 		remember(t, c, given...)
 		if given[0] != order[0] || given[1] != order[1] {
 			t.Errorf("put %d changed the records it was given", i)
 		}
-		given[0], given[1] = record("x", 9, 9), record("y", 9, 9)
+		given[0], given[1] = rec("x", 9, 9), rec("y", 9, 9)
 		hit(t, c, a)
 		hit(t, c, b)
 		miss(t, c, key("x"))
@@ -187,7 +191,7 @@ func cacheCopies(t testing.TB, c storage.Cache) {
 }
 
 func cacheCancelled(t testing.TB, c storage.Cache) {
-	known := record("known", 1, 1)
+	known := rec("known", 1, 1)
 	remember(t, c, known)
 	ctx := cancelled(t)
 	p, ok, err := c.Get(ctx, known.Key)
@@ -203,7 +207,7 @@ func cacheCancelled(t testing.TB, c storage.Cache) {
 	// One transaction: all records or none.
 	var records []storage.Record
 	for i := range 100 {
-		records = append(records, record(fmt.Sprint("new", i), int64(i), 1))
+		records = append(records, rec(fmt.Sprint("new", i), int64(i), 1))
 	}
 	if err := c.Put(ctx, records); err == nil {
 		t.Error("putting with a cancelled context: no error")
@@ -236,7 +240,7 @@ func cacheCheckpoint(t testing.TB, c storage.Cache) {
 		t.Errorf("WAL checkpoint of a new cache: %+v, %v", w, err)
 	}
 	for i := range 5 {
-		r := record(fmt.Sprint(i), int64(i), 1)
+		r := rec(fmt.Sprint(i), int64(i), 1)
 		remember(t, c, r)
 		hit(t, c, r)
 		w, err := c.Checkpoint(t.Context())
@@ -259,7 +263,7 @@ func cacheGetWhilePutting(t testing.TB, c storage.Cache) {
 	const rounds, batch = 30, 50
 	batchOf := func(r int) (records []storage.Record) {
 		for i := range batch {
-			records = append(records, record(fmt.Sprint(r, "-", i), int64(r*batch+i), int64(r)))
+			records = append(records, rec(fmt.Sprint(r, "-", i), int64(r*batch+i), int64(r)))
 		}
 		return records
 	}
@@ -289,7 +293,7 @@ func cacheGetWhilePutting(t testing.TB, c storage.Cache) {
 func testCacheReopen(t testing.TB, newPlace func(tb testing.TB) func() storage.Cache) {
 	open := newPlace(t)
 	c := open()
-	a, b := record("a", 1, 2), record("b", 1<<40-1, 3)
+	a, b := rec("a", 1, 2), rec("b", 1<<40-1, 3)
 	remember(t, c, a, b)
 	closeIt(t, c)
 
@@ -297,7 +301,7 @@ func testCacheReopen(t testing.TB, newPlace func(tb testing.TB) func() storage.C
 	hit(t, c, a)
 	hit(t, c, b)
 	miss(t, c, key("c"))
-	remember(t, c, record("a", 9, 9), record("c", 5, 5))
+	remember(t, c, rec("a", 9, 9), rec("c", 5, 5))
 	if _, err := c.Checkpoint(t.Context()); err != nil {
 		t.Errorf("WAL checkpoint after reopening: %v", err)
 	}
@@ -305,6 +309,6 @@ func testCacheReopen(t testing.TB, newPlace func(tb testing.TB) func() storage.C
 
 	c = open()
 	hit(t, c, a)
-	hit(t, c, record("c", 5, 5))
+	hit(t, c, rec("c", 5, 5))
 	closeIt(t, c)
 }
