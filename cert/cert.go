@@ -77,7 +77,7 @@ type Certificate struct {
 	KeyCertSign         bool
 	HasEKU              bool // extended key usage extension is present
 	ServerAuth          bool // EKU lists serverAuth or anyExtendedKeyUsage
-	AnyEKU              bool // EKU lists anyExtendedKeyUsage
+	AnyEKUOnly          bool // ServerAuth holds by anyExtendedKeyUsage alone
 	PrecertSigning      bool // EKU lists the Precertificate Signing purpose
 	Poison              Poison
 	HasSCTList          bool // final certificate with embedded SCTs

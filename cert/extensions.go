@@ -158,9 +158,10 @@ func (c *Certificate) readExtKeyUsage(value []byte) {
 		}
 		switch string(value[e.body:e.end]) {
 		case oidServerAuth:
-			c.ServerAuth = true
+			c.ServerAuth, c.AnyEKUOnly = true, false
 		case oidAnyExtKeyUsage:
-			c.ServerAuth, c.AnyEKU = true, true
+			c.AnyEKUOnly = !c.ServerAuth || c.AnyEKUOnly
+			c.ServerAuth = true
 		case oidPrecertSigning:
 			c.PrecertSigning = true
 		}

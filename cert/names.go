@@ -221,26 +221,22 @@ func appendBMP(b, value []byte) []byte {
 const hexDigits = "0123456789abcdef"
 
 // appendString appends UTF-8 text as a JSON string, escaped the way
-// encoding/json does by default.
+// encoding/json does by default. Each octet that is not UTF-8 becomes U+FFFD.
 func appendString(b, s []byte) []byte {
 	b = append(b, '"')
-	start := 0
+	start := 0 // of what stands for itself and is yet to be copied
 	for i := 0; i < len(s); {
 		if isPlain(s[i]) {
 			i++
 			continue
 		}
 		r, size := utf8.DecodeRune(s[i:])
-		if r >= utf8.RuneSelf && r != utf8.RuneError && r != '\u2028' && r != '\u2029' {
+		if size > 1 && r != '\u2028' && r != '\u2029' {
 			i += size
 			continue
 		}
 		b = append(b, s[start:i]...)
-		if r == utf8.RuneError && size > 1 { // U+FFFD itself
-			b = append(b, s[i:i+size]...)
-		} else {
-			b = appendRune(b, r)
-		}
+		b = appendRune(b, r)
 		i += size
 		start = i
 	}
@@ -253,17 +249,8 @@ func isPlain(octet byte) bool {
 	return ' ' <= octet && octet < utf8.RuneSelf && octet != '"' && octet != '\\' && octet != '<' && octet != '>' && octet != '&'
 }
 
-// appendRune appends one character of a JSON string.
+// appendRune appends one character of a JSON string; U+FFFD for what is none.
 func appendRune(b []byte, r rune) []byte {
-	switch {
-	case r >= utf8.RuneSelf && r != '\u2028' && r != '\u2029':
-		if r == utf8.RuneError || !utf8.ValidRune(r) {
-			return append(b, `\ufffd`...)
-		}
-		return utf8.AppendRune(b, r)
-	case r >= 0 && r < utf8.RuneSelf && isPlain(byte(r)):
-		return append(b, byte(r))
-	}
 	switch r {
 	case '"', '\\':
 		return append(b, '\\', byte(r))
@@ -277,9 +264,12 @@ func appendRune(b []byte, r rune) []byte {
 		return append(b, '\\', 'r')
 	case '\t':
 		return append(b, '\\', 't')
+	case '<', '>', '&', '\u2028', '\u2029':
+		// Harmless in JSON, but not in HTML or JavaScript around it.
+	default:
+		if r < 0 || r >= ' ' {
+			return utf8.AppendRune(b, r)
+		}
 	}
-	if r < 0 {
-		return append(b, `\ufffd`...)
-	}
-	return append(b, '\\', 'u', hexDigits[r>>12&0xf], hexDigits[r>>8&0xf], hexDigits[r>>4&0xf], hexDigits[r&0xf])
+	return append(b, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&0xf], hexDigits[r>>4&0xf], hexDigits[r&0xf])
 }
