@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ const (
 	DefaultPageCache           = 1 << 30
 	DefaultBusyTimeout         = 100 * time.Millisecond
 	DefaultReaderTimeout       = 50 * time.Millisecond
-	openTimeout                = 5 * time.Second // for another process to let go of the file
+	defaultOpenTimeout         = 5 * time.Second
 	minPageCache               = 64 << 10
 	connections                = 2
 	maxPageCache         int64 = 1 << 46 // cache_size is an int32 of KiB, and no machine has more
@@ -52,32 +53,42 @@ type Options struct {
 	// Metrics is where metrics are registered until Close; nil means nowhere.
 	// Several caches need a registerer that adds a label each.
 	Metrics prometheus.Registerer
+
+	openTimeout time.Duration // how long Open waits for another process to let go of the file
 }
 
 // DB is the dedup cache of one log. All methods are safe for concurrent use:
-// Gets take turns, and so do Puts and Checkpoints, but neither waits for the
-// other. It implements storage.Cache.
+// Puts and Checkpoints take turns, and a Get waits for neither. It implements
+// storage.Cache.
 type DB struct {
 	path    string
-	busy    time.Duration
+	busy    time.Duration // Options.BusyTimeout
+	readers time.Duration // Options.ReaderTimeout
 	metrics *metrics
 
-	readMu sync.Mutex
-	read   *sqlite.Conn // nil once closed
-	get    *sqlite.Stmt
+	// Gets use main, too, unless it is busy with a Put or a Checkpoint: only
+	// the connection that writes keeps its page cache, the commit of another one
+	// empties it. aside serves the Gets that would have to wait.
+	main, aside conn
 
-	writeMu sync.Mutex
-	write   *sqlite.Conn // nil once closed
-	put     *sqlite.Stmt
-	wal     *sqlite.Stmt
-	sorted  []storage.Record // Put's buffer
+	// Used with main.
+	put, wal *sqlite.Stmt
+	sorted   []storage.Record // Put's buffer
+}
+
+// conn is a connection with its prepared read statement.
+type conn struct {
+	mu  sync.Mutex
+	c   *sqlite.Conn // nil once closed
+	get *sqlite.Stmt
 }
 
 var _ storage.Cache = (*DB)(nil)
 
 // Open opens the dedup cache in the file at path. Its settings are read back,
-// logged and exported; Open fails if one that matters is not in force. A file
-// that is not a dedup cache is an error that wraps ErrFormat, and is left as it is.
+// logged and exported; Open fails if one is not in force, but for the page size,
+// which an existing file keeps. A file that is not a dedup cache is an error that wraps
+// ErrFormat; its content is left as it is.
 func Open(path string, o Options) (*DB, error) {
 	db, err := open(path, &o)
 	if err != nil {
@@ -102,6 +113,9 @@ func (o *Options) setDefaults() error {
 	if o.BusyTimeout < 0 || o.ReaderTimeout < time.Millisecond {
 		return fmt.Errorf("timeouts %v and %v: the first must be positive, the second at least 1ms", o.BusyTimeout, o.ReaderTimeout)
 	}
+	if o.openTimeout == 0 {
+		o.openTimeout = defaultOpenTimeout
+	}
 	if o.Statfs == nil {
 		o.Statfs = statfs
 	}
@@ -124,17 +138,17 @@ func open(path string, o *Options) (_ *DB, err error) {
 	fsType, statfsErr := o.Statfs(filepath.Dir(path))
 	pragmas := settings(o.PageCache, synchronous(fsType, statfsErr))
 
-	db := &DB{path: path, busy: o.BusyTimeout}
+	db := &DB{path: path, busy: o.BusyTimeout, readers: o.ReaderTimeout}
 	defer func() {
 		if err != nil {
 			_ = db.closeConns() // the first error is the one to tell
 		}
 	}()
-	created, err := db.openWrite(pragmas, o)
+	created, err := db.openMain(pragmas, o)
 	if err != nil {
 		return nil, err
 	}
-	inForce, err := db.openRead(pragmas)
+	inForce, err := db.openAside(pragmas)
 	if err != nil {
 		return nil, err
 	}
@@ -145,60 +159,73 @@ func open(path string, o *Options) (_ *DB, err error) {
 	return db, nil
 }
 
-// openWrite opens the connection for Put and Checkpoint, and makes the table if
-// the database is empty. Another program's database is not touched.
-func (db *DB) openWrite(pragmas []pragma, o *Options) (created bool, err error) {
+// openMain opens the connection that writes, and makes the table if the database
+// is empty. Another program's database is not touched.
+func (db *DB) openMain(pragmas []pragma, o *Options) (created bool, err error) {
 	flags := sqlite.OpenReadWrite
 	if o.Create {
 		flags |= sqlite.OpenCreate
 	}
-	if db.write, err = sqlite.OpenConn(db.path, flags); err != nil {
+	c, err := sqlite.OpenConn(db.path, flags)
+	if err != nil {
 		return false, err
 	}
+	db.main.c = c
 	// The driver's own handler would wait for ever.
-	db.write.SetBusyTimeout(openTimeout)
-	empty, err := checkSchema(db.write)
+	c.SetBusyTimeout(o.openTimeout)
+	empty, err := checkSchema(c)
 	if err != nil {
 		return false, err
 	}
 	if empty && !o.Create {
 		return false, fmt.Errorf("database is empty: %w", errAbsent)
 	}
-	if _, err := apply(db.write, pragmas); err != nil {
+	if _, err := apply(c, pragmas); err != nil {
 		return false, err
 	}
 	if empty {
-		if err := exec(db.write, schema); err != nil {
+		if err := exec(c, schema); err != nil {
 			return false, fmt.Errorf("making the table: %w", err)
 		}
 	}
-	if db.put, err = db.write.Prepare(insertSQL); err != nil {
-		return false, fmt.Errorf("preparing: %w", err)
+	if err := prepare(c, map[string]**sqlite.Stmt{
+		selectSQL: &db.main.get, insertSQL: &db.put, checkpointSQL: &db.wal,
+	}); err != nil {
+		return false, err
 	}
-	if db.wal, err = db.write.Prepare(`PRAGMA wal_checkpoint(RESTART)`); err != nil {
-		return false, fmt.Errorf("preparing: %w", err)
-	}
-	db.write.SetBusyTimeout(o.ReaderTimeout)
+	c.SetBusyTimeout(0) // operations wait by themselves, and can be cancelled
 	return empty, nil
 }
 
-// openRead opens the connection for Get, and returns the settings in force on it.
-func (db *DB) openRead(pragmas []pragma) (inForce []pragma, err error) {
-	if db.read, err = sqlite.OpenConn(db.path, sqlite.OpenReadWrite); err != nil {
+// openAside opens the connection that only reads, and returns the settings in
+// force on it.
+func (db *DB) openAside(pragmas []pragma) (inForce []pragma, err error) {
+	c, err := sqlite.OpenConn(db.path, sqlite.OpenReadWrite)
+	if err != nil {
 		return nil, err
 	}
-	db.read.SetBusyTimeout(openTimeout)
-	if inForce, err = apply(db.read, pragmas); err != nil {
+	db.aside.c = c
+	c.SetBusyTimeout(DefaultBusyTimeout) // nobody but a process that came in between
+	if inForce, err = apply(c, pragmas); err != nil {
 		return nil, err
 	}
-	if err := exec(db.read, "PRAGMA query_only = 1"); err != nil {
+	if err := exec(c, "PRAGMA query_only = 1"); err != nil {
 		return nil, fmt.Errorf("setting query_only: %w", err)
 	}
-	if db.get, err = db.read.Prepare(selectSQL); err != nil {
-		return nil, fmt.Errorf("preparing: %w", err)
+	if err := prepare(c, map[string]**sqlite.Stmt{selectSQL: &db.aside.get}); err != nil {
+		return nil, err
 	}
-	db.read.SetBusyTimeout(0) // Get waits by itself, and can be cancelled
+	c.SetBusyTimeout(0)
 	return inForce, nil
+}
+
+func prepare(c *sqlite.Conn, stmts map[string]**sqlite.Stmt) (err error) {
+	for sql, stmt := range stmts {
+		if *stmt, err = c.Prepare(sql); err != nil {
+			return fmt.Errorf("preparing %s: %w", sql, err)
+		}
+	}
+	return nil
 }
 
 func logOpened(l *slog.Logger, path string, created bool, inForce []pragma, fsType FSType, statfsErr error) {
@@ -209,8 +236,12 @@ func logOpened(l *slog.Logger, path string, created bool, inForce []pragma, fsTy
 		attrs = append(attrs, "statfs_error", statfsErr.Error())
 	}
 	for _, p := range inForce {
-		attrs = append(attrs, p.name, p.value)
-		if p.name == "page_size" && p.value != fmt.Sprint(pageSize) {
+		value := p.value
+		if p.name == "synchronous" {
+			value = syncNames[value]
+		}
+		attrs = append(attrs, p.name, value)
+		if p.name == "page_size" && p.value != strconv.Itoa(pageSize) {
 			level, hint = slog.LevelWarn, fmt.Sprintf("page size is not %d: stop the log, then in the sqlite3 shell run PRAGMA journal_mode=DELETE; PRAGMA page_size=%d; VACUUM", pageSize, pageSize)
 		}
 	}
@@ -262,11 +293,11 @@ func checkFile(path string, create bool) error {
 // one file. It waits for operations in progress; later ones return ErrClosed.
 // Closing again does nothing.
 func (db *DB) Close() error {
-	db.readMu.Lock()
-	defer db.readMu.Unlock()
-	db.writeMu.Lock()
-	defer db.writeMu.Unlock()
-	if db.write == nil {
+	db.main.mu.Lock()
+	defer db.main.mu.Unlock()
+	db.aside.mu.Lock()
+	defer db.aside.mu.Unlock()
+	if db.main.c == nil {
 		return nil
 	}
 	db.metrics.unregister()
@@ -281,10 +312,10 @@ func (db *DB) Close() error {
 // close folds the WAL in and removes it.
 func (db *DB) closeConns() error {
 	var errs []error
-	for _, c := range []**sqlite.Conn{&db.read, &db.write} {
-		if *c != nil {
-			errs = append(errs, (*c).Close())
-			*c = nil
+	for _, c := range []*conn{&db.aside, &db.main} {
+		if c.c != nil {
+			errs = append(errs, c.c.Close())
+			c.c = nil
 		}
 	}
 	return errors.Join(errs...)

@@ -39,6 +39,9 @@ func (t FSType) String() string {
 	if name := magicNames[t.Magic]; name != "" {
 		return name
 	}
+	if t.Magic == 0 {
+		return "unknown"
+	}
 	return fmt.Sprintf("%#x", t.Magic)
 }
 
@@ -47,6 +50,9 @@ const (
 	syncOff    = 0
 	syncNormal = 1
 )
+
+// syncNames are the values as they are read back, in words.
+var syncNames = map[string]string{"0": "off", "1": "normal", "2": "full", "3": "extra"}
 
 // synchronous decides between OFF and NORMAL: without fsync a power cut can
 // leave a corrupt database, unless the filesystem keeps writes in order. So OFF takes certainty

@@ -38,15 +38,18 @@ func (db *DB) lookup(ctx context.Context, key tlog.Key) (p tlog.Position, ok boo
 	if err := ctx.Err(); err != nil {
 		return p, false, err
 	}
-	db.readMu.Lock()
-	defer db.readMu.Unlock()
-	if db.read == nil {
+	c := &db.main
+	if !c.mu.TryLock() {
+		c = &db.aside
+		c.mu.Lock()
+	}
+	defer c.mu.Unlock()
+	if c.c == nil {
 		return p, false, ErrClosed
 	}
-	db.get.BindBytes(1, key[:])
-	if p, ok, err = db.row(); isBusy(err) {
-		err = db.whileBusy(ctx, func() error {
-			p, ok, err = db.row()
+	if p, ok, err = c.row(key); isBusy(err) {
+		err = whileBusy(ctx, db.busy, func() error {
+			p, ok, err = c.row(key)
 			return err
 		})
 	}
@@ -59,14 +62,15 @@ func (db *DB) lookup(ctx context.Context, key tlog.Key) (p tlog.Position, ok boo
 	return p, ok, nil
 }
 
-// row runs the bound read statement. The caller holds readMu.
-func (db *DB) row() (p tlog.Position, ok bool, err error) {
-	if ok, err = db.get.Step(); ok {
-		p = tlog.Position{Timestamp: db.get.ColumnInt64(0), Index: db.get.ColumnInt64(1)}
+// row reads the row of a key. The caller holds mu.
+func (c *conn) row(key tlog.Key) (p tlog.Position, ok bool, err error) {
+	c.get.BindBytes(1, key[:])
+	if ok, err = c.get.Step(); ok {
+		p = tlog.Position{Timestamp: c.get.ColumnInt64(0), Index: c.get.ColumnInt64(1)}
 	}
 	// A statement that is not reset keeps its snapshot, and no WAL checkpoint
 	// could restart the WAL.
-	return p, ok, cmp.Or(err, db.get.Reset())
+	return p, ok, cmp.Or(err, c.get.Reset())
 }
 
 // Put remembers all records in one transaction; see storage.Cache. A
@@ -94,9 +98,9 @@ func (db *DB) insert(ctx context.Context, records []storage.Record) (err error) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	db.writeMu.Lock()
-	defer db.writeMu.Unlock()
-	if db.write == nil {
+	db.main.mu.Lock()
+	defer db.main.mu.Unlock()
+	if db.main.c == nil {
 		return ErrClosed
 	}
 	// In key order a page is visited once. The order is stable: of two records
@@ -104,11 +108,11 @@ func (db *DB) insert(ctx context.Context, records []storage.Record) (err error) 
 	db.sorted = append(db.sorted[:0], records...)
 	slices.SortStableFunc(db.sorted, func(a, b storage.Record) int { return bytes.Compare(a.Key[:], b.Key[:]) })
 
-	if err := db.whileBusy(ctx, func() error { return db.run("BEGIN IMMEDIATE") }); err != nil {
+	if err := whileBusy(ctx, db.busy, func() error { return db.run("BEGIN IMMEDIATE") }); err != nil {
 		return err
 	}
 	defer func() {
-		if err != nil && !db.write.AutocommitEnabled() {
+		if err != nil && !db.main.c.AutocommitEnabled() {
 			err = errors.Join(err, db.run("ROLLBACK"))
 		}
 	}()
@@ -127,10 +131,10 @@ func (db *DB) insert(ctx context.Context, records []storage.Record) (err error) 
 	return db.run("COMMIT")
 }
 
-// run runs a statement without rows on the writing connection. It is prepared
-// once. The caller holds writeMu.
+// run runs a statement without rows on the main connection. It is prepared
+// once. The caller holds main.mu.
 func (db *DB) run(sql string) error {
-	stmt, err := db.write.Prepare(sql)
+	stmt, err := db.main.c.Prepare(sql)
 	if err != nil {
 		return err
 	}
@@ -145,18 +149,21 @@ func (db *DB) Checkpoint(ctx context.Context) (storage.WAL, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.WAL{}, err
 	}
-	db.writeMu.Lock()
-	defer db.writeMu.Unlock()
+	db.main.mu.Lock()
+	defer db.main.mu.Unlock()
 	return db.checkpoint()
 }
 
-// checkpoint is Checkpoint for a caller that holds writeMu.
+// checkpoint is Checkpoint for a caller that holds main.mu.
 func (db *DB) checkpoint() (w storage.WAL, err error) {
-	if db.write == nil {
+	if db.main.c == nil {
 		return w, ErrClosed
 	}
 	start := time.Now()
 	defer func() { observe(start, db.metrics.walCheckpoint, db.metrics.walErr, err) }()
+	// Here SQLite itself has to wait, as it keeps others from writing meanwhile.
+	db.main.c.SetBusyTimeout(db.readers)
+	defer db.main.c.SetBusyTimeout(0)
 	row, err := db.wal.Step()
 	if row {
 		w = storage.WAL{
@@ -183,19 +190,19 @@ func (db *DB) checkpoint() (w storage.WAL, err error) {
 // busyDelays are the pauses between attempts while another process holds a lock.
 var busyDelays = [...]time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond}
 
-// whileBusy repeats f while it finds the database locked, until BusyTimeout or
-// ctx ends. The driver's own way to be cancelled starts a goroutine per call and waits for it to
-// be scheduled, which does not belong under the turnstile.
-func (db *DB) whileBusy(ctx context.Context, f func() error) error {
-	err := f()
-	if err == nil || !isBusy(err) {
-		return err
-	}
-	deadline := time.Now().Add(db.busy)
-	for i := 0; isBusy(err); i++ {
+// whileBusy repeats f while it finds the database locked, until bound has
+// passed or ctx ends. The driver's own way to be cancelled starts a goroutine
+// per call and waits until it is scheduled, which does not belong under the turnstile.
+func whileBusy(ctx context.Context, bound time.Duration, f func() error) error {
+	deadline := time.Now().Add(bound)
+	for i := 0; ; i++ {
+		err := f()
+		if !isBusy(err) {
+			return err
+		}
 		pause := min(busyDelays[min(i, len(busyDelays)-1)], time.Until(deadline))
 		if pause <= 0 {
-			return fmt.Errorf("another process kept the database locked for %v: %w", db.busy, err)
+			return fmt.Errorf("another process kept the database locked for %v: %w", bound, err)
 		}
 		t := time.NewTimer(pause)
 		select {
@@ -204,9 +211,7 @@ func (db *DB) whileBusy(ctx context.Context, f func() error) error {
 			t.Stop()
 			return ctx.Err()
 		}
-		err = f()
 	}
-	return err
 }
 
 func valid(p tlog.Position) bool {

@@ -8,7 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// ErrFormat means that the file is not a dedup cache. It was not changed.
+// ErrFormat means that the file is not a dedup cache. Its content was not changed.
 var ErrFormat = errors.New("not a dedup cache")
 
 // advice follows an ErrFormat.
@@ -19,8 +19,9 @@ const advice = "move the file away (with its -wal and -shm files) and start agai
 const schema = `CREATE TABLE cache256 (key BLOB PRIMARY KEY, timestamp INTEGER NOT NULL, leaf_index INTEGER NOT NULL) WITHOUT ROWID, STRICT`
 
 const (
-	selectSQL = `SELECT timestamp, leaf_index FROM cache256 WHERE key = ?`
-	insertSQL = `INSERT INTO cache256 (key, timestamp, leaf_index) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING`
+	selectSQL     = `SELECT timestamp, leaf_index FROM cache256 WHERE key = ?`
+	checkpointSQL = `PRAGMA wal_checkpoint(RESTART)`
+	insertSQL     = `INSERT INTO cache256 (key, timestamp, leaf_index) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING`
 )
 
 // columns are the rows of PRAGMA table_info: cid, name, type, notnull,
