@@ -264,15 +264,18 @@ func (p *path) anchor(cache *issuerCache) error {
 	var err error
 	candidates := cache.roots.bySubject[string(last.RawIssuer)]
 	for _, root := range candidates {
-		if p.checks == maxAnchorChecks {
-			return refuse(errTooMuchWork, "Too many of this log's roots have the name that the chain leads to.")
-		}
-		p.checks++
-		if err = last.CheckSignatureFrom(root.Certificate); err != nil {
-			continue
+		if n == 0 || !p.issuers[n-1].signedBy(root) {
+			if p.checks == maxAnchorChecks {
+				return refuse(errTooMuchWork, "Too many of this log's roots have the name that the chain leads to.")
+			}
+			p.checks++
+			if err = last.CheckSignatureFrom(root.Certificate); err != nil {
+				continue
+			}
 		}
 		if n > 0 {
 			i := p.issuers[n-1]
+			i.rememberParent(root)
 			i.anchor.Store(root)
 			cache.put(i)
 		}

@@ -43,6 +43,9 @@ func (i *issuer) signedBy(parent *issuer) bool {
 
 // rememberParent may lose to a concurrent call, which costs one more check.
 func (i *issuer) rememberParent(parent *issuer) {
+	if i.signedBy(parent) {
+		return
+	}
 	old := i.parents.Load()
 	var parents [][32]byte
 	if old != nil && len(*old) < maxParents {
