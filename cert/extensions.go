@@ -83,6 +83,11 @@ func (c *Certificate) parseExtensions() error {
 				c.lay.akiExtension, c.lay.aki = x.whole, x.value
 			}
 			c.lay.akis++
+		case oidSubjectAltName:
+			if c.lay.sans == 0 {
+				c.lay.san = x.value
+			}
+			c.lay.sans++
 		case oidSubjectKeyID:
 			if c.lay.ski.tag == 0 {
 				c.lay.ski = x.value

@@ -51,20 +51,27 @@ func elementBody(b []byte) []byte {
 	return b[head:]
 }
 
-// elements splits the content of a constructed element. Lengths may be BER.
+// elements splits the content of a constructed element. Lengths may be BER. A
+// rest that is no element is returned as the last one.
 func elements(b []byte) [][]byte {
 	var out [][]byte
-	for len(b) > 0 {
+	for len(b) > 1 {
 		n, head := int(b[1]), 2
-		if n > 0x80 {
+		if n > 0x80 && n <= 0x84 && len(b) >= 2+n-0x80 {
 			head += n - 0x80
 			n = 0
 			for _, octet := range b[2:head] {
 				n = n<<8 | int(octet)
 			}
 		}
+		if n > len(b)-head {
+			break
+		}
 		out = append(out, b[:head+n])
 		b = b[head+n:]
+	}
+	if len(b) > 0 {
+		out = append(out, b)
 	}
 	return out
 }

@@ -35,33 +35,65 @@ const (
 // a place that cannot be read is, too. Of several common names the last
 // counts; of several SubjectAltName extensions all do.
 func (c *Certificate) NamesJSON() []byte {
-	b := make([]byte, 0, c.namesSize())
+	altNames := c.lay.san.end - c.lay.san.body
+	b := make([]byte, 0, 64+len(c.RawSubject)+altNames+altNames/8)
 	b = append(b, '{')
 	b = c.appendSubject(b)
-	b = c.appendAltNames(b, "DNS", tagDNSName)
-	b = c.appendAltNames(b, "IP", tagIPAddress)
+	b = c.appendAltNames(b)
 	return append(b, '}')
 }
 
-// namesSize guesses the length of the JSON, so that it seldom grows.
-func (c *Certificate) namesSize() int {
-	size := 64 + len(c.RawSubject)
-	c.eachAltName(func(e element) { size += e.end - e.body + 3 })
-	return size
+// list is a JSON array that grows, and is left out while it is empty.
+type list struct {
+	name string
+	used bool
+}
+
+func (l *list) next(b []byte) []byte {
+	if l.used {
+		return append(b, ',')
+	}
+	l.used = true
+	return append(appendMember(b, l.name), '[')
+}
+
+func (l *list) close(b []byte) []byte {
+	if l.used {
+		return append(b, ']')
+	}
+	return b
 }
 
 func (c *Certificate) appendSubject(b []byte) []byte {
+	var present [len(subjectMembers)]bool
+	var commonName element
+	c.eachAttribute(func(oid []byte, value element) {
+		for i := range subjectMembers {
+			if string(oid) == subjectMembers[i].oid {
+				present[i] = true
+			}
+		}
+		if string(oid) == oidCommonName {
+			commonName = value
+		}
+	})
 	start := len(b)
 	b = append(b, `"Subject":{`...)
 	empty := len(b)
-	for i := range subjectMembers {
-		b = c.appendAttributes(b, subjectMembers[i].name, subjectMembers[i].oid)
+	for i, member := range subjectMembers {
+		if !present[i] {
+			continue
+		}
+		values := list{name: member.name}
+		c.eachAttribute(func(oid []byte, value element) {
+			if string(oid) == member.oid {
+				b = c.appendText(values.next(b), value)
+			}
+		})
+		b = values.close(b)
 	}
-	var commonName element
-	c.eachAttribute(oidCommonName, func(e element) { commonName = e })
 	if commonName.end > commonName.body {
-		b = appendMember(b, "CommonName")
-		b = c.appendText(b, commonName)
+		b = c.appendText(appendMember(b, "CommonName"), commonName)
 	}
 	if len(b) == empty {
 		return b[:start]
@@ -69,55 +101,31 @@ func (c *Certificate) appendSubject(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendAttributes appends the list of the subject's attributes of one type.
-func (c *Certificate) appendAttributes(b []byte, name, oid string) []byte {
-	first := true
-	c.eachAttribute(oid, func(e element) {
-		if first {
-			b = append(appendMember(b, name), '[')
-		} else {
-			b = append(b, ',')
+func (c *Certificate) appendAltNames(b []byte) []byte {
+	dns, ips := list{name: "DNS"}, list{name: "IP"}
+	hasIP := false
+	c.eachAltName(func(name element) {
+		switch name.tag {
+		case tagDNSName:
+			b = appendString(dns.next(b), c.Raw[name.body:name.end])
+		case tagIPAddress:
+			hasIP = true
 		}
-		first = false
-		b = c.appendText(b, e)
 	})
-	if first {
+	b = dns.close(b)
+	if !hasIP {
 		return b
 	}
-	return append(b, ']')
-}
-
-func (c *Certificate) appendAltNames(b []byte, name string, tag byte) []byte {
-	first := true
-	c.eachAltName(func(e element) {
-		var ip netip.Addr
-		if e.tag != tag {
+	c.eachAltName(func(name element) {
+		if name.tag != tagIPAddress {
 			return
 		}
-		value := c.Raw[e.body:e.end]
-		if tag == tagIPAddress {
-			var ok bool
-			if ip, ok = netip.AddrFromSlice(value); !ok {
-				return
-			}
-		}
-		if first {
-			b = append(appendMember(b, name), '[')
-		} else {
-			b = append(b, ',')
-		}
-		first = false
-		if tag == tagIPAddress {
-			b = append(b, '"')
+		if ip, ok := netip.AddrFromSlice(c.Raw[name.body:name.end]); ok {
+			b = append(ips.next(b), '"')
 			b = append(ip.Unmap().AppendTo(b), '"')
-		} else {
-			b = appendString(b, value)
 		}
 	})
-	if first {
-		return b
-	}
-	return append(b, ']')
+	return ips.close(b)
 }
 
 // appendMember appends a member's name, after a comma if it is not the first.
@@ -130,18 +138,17 @@ func appendMember(b []byte, name string) []byte {
 	return append(b, '"', ':')
 }
 
-// eachAttribute calls f with the value of each attribute of the subject that
-// has the given type and is a string.
-func (c *Certificate) eachAttribute(oid string, f func(value element)) {
+// eachAttribute calls f with type and value of each attribute of the subject
+// whose value is a string.
+func (c *Certificate) eachAttribute(f func(oid []byte, value element)) {
 	b := c.Raw
 	rdns := c.lay.subject.cursor()
-	var rdn, attribute, typ, value element
+	var rdn, attribute, oid, value element
 	for rdns.readTag(b, tagSet, &rdn) {
 		for set := rdn.cursor(); set.readTag(b, tagSequence, &attribute); {
 			cur := attribute.cursor()
-			if cur.readTag(b, tagOID, &typ) && string(b[typ.body:typ.end]) == oid &&
-				cur.read(b, &value) && isText(value.tag) {
-				f(value)
+			if cur.readTag(b, tagOID, &oid) && cur.read(b, &value) && isText(value.tag) {
+				f(b[oid.body:oid.end], value)
 			}
 		}
 	}
@@ -149,20 +156,26 @@ func (c *Certificate) eachAttribute(oid string, f func(value element)) {
 
 // eachAltName calls f with each GeneralName of each SubjectAltName extension.
 func (c *Certificate) eachAltName(f func(name element)) {
-	b := c.Raw
+	if c.lay.sans <= 1 {
+		c.eachGeneralName(c.lay.san, f)
+		return
+	}
 	var x extension
+	for extensions := c.lay.extensions.cursor(); readExtension(c.Raw, &extensions, &x); {
+		if string(c.Raw[x.oid.body:x.oid.end]) == oidSubjectAltName {
+			c.eachGeneralName(x.value, f)
+		}
+	}
+}
+
+func (c *Certificate) eachGeneralName(san element, f func(name element)) {
 	var names, name element
-	for extensions := c.lay.extensions.cursor(); readExtension(b, &extensions, &x); {
-		if string(b[x.oid.body:x.oid.end]) != oidSubjectAltName {
-			continue
-		}
-		value := x.value.cursor()
-		if !value.readTag(b, tagSequence, &names) {
-			continue
-		}
-		for cur := names.cursor(); cur.read(b, &name); {
-			f(name)
-		}
+	value := san.cursor()
+	if !value.readTag(c.Raw, tagSequence, &names) {
+		return
+	}
+	for cur := names.cursor(); cur.read(c.Raw, &name); {
+		f(name)
 	}
 }
 

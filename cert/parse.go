@@ -22,6 +22,8 @@ type layout struct {
 	aki          element // its OCTET STRING
 	akis         int
 	ski          element // OCTET STRING of the first one
+	san          element // OCTET STRING of the first one
+	sans         int
 }
 
 // Parse parses one DER certificate (RFC 5280 section 4.1). The input is kept.
