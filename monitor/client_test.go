@@ -342,3 +342,23 @@ func TestTall(t *testing.T) {
 	_, _, err = tr2.hashes(t.Context(), 0, 9)
 	wantFault(t, nil, err, "tile/1/000", -1, "does not hash to hash 0 of tile/2/000.p/1")
 }
+
+func TestInfo(t *testing.T) {
+	info, err := takenClient(t).Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Origin != "rome.harness.example/2027h1" || !info.Start.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) || !info.Limit.Equal(time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("info %+v", info)
+	}
+}
+
+func takenClient(t *testing.T) *Client {
+	t.Helper()
+	c, err := NewClient(serve(t, takenLog(t).handler(t)), testClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}

@@ -7,14 +7,18 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 )
 
-// LogInfo is what a log says about itself in log.v3.json, as far as a monitor
+// LogInfo is what a log says about itself in log.v3.json, as far as a client
 // needs it.
 type LogInfo struct {
 	Origin string // submission prefix without scheme and trailing slash
 	Key    []byte // DER SubjectPublicKeyInfo
 	LogID  [32]byte
+	// Start (inclusive) and Limit (exclusive) of the NotAfter window; zero if
+	// the log states none.
+	Start, Limit time.Time
 }
 
 const infoName = "log.v3.json"
@@ -37,6 +41,10 @@ func parseInfo(b []byte) (LogInfo, error) {
 		LogID         string `json:"log_id"`
 		Key           string `json:"key"`
 		SubmissionURL string `json:"submission_url"`
+		Interval      struct {
+			Start time.Time `json:"start_inclusive"`
+			Limit time.Time `json:"end_exclusive"`
+		} `json:"temporal_interval"`
 	}
 	if err := json.Unmarshal(b, &in); err != nil {
 		return LogInfo{}, fault(infoName, "is not JSON of the right form: %v", err)
@@ -45,7 +53,7 @@ func parseInfo(b []byte) (LogInfo, error) {
 	if err != nil || len(key) == 0 {
 		return LogInfo{}, fault(infoName, "key is not base64 of a public key")
 	}
-	info := LogInfo{Key: key, LogID: sha256.Sum256(key)}
+	info := LogInfo{Key: key, LogID: sha256.Sum256(key), Start: in.Interval.Start, Limit: in.Interval.Limit}
 	if want := base64.StdEncoding.EncodeToString(info.LogID[:]); in.LogID != want {
 		return LogInfo{}, fault(infoName, "log_id is not the SHA-256 of key").values(in.LogID, want)
 	}

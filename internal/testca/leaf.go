@@ -81,6 +81,16 @@ func (ca *CA) Make(n uint64, l Leaf) (Chain, error) {
 	return c, nil
 }
 
+// SignedEntry returns the SignedEntry of chain number n. For a precertificate
+// this takes no signature, and a fraction of the time of Make.
+func (ca *CA) SignedEntry(n uint64, l Leaf) ([]byte, error) {
+	if l.Precert {
+		return ca.tbs(n, l, plain)
+	}
+	c, err := ca.Make(n, l)
+	return c.SignedEntry, err
+}
+
 // Endpoint returns the path of the submission endpoint for the chain, below
 // the submission prefix.
 func (c Chain) Endpoint() string {

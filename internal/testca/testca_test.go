@@ -113,6 +113,14 @@ func TestSignedEntry(t *testing.T) {
 	if !bytes.Equal(final.SignedEntry, final.Certificates[0]) {
 		t.Error("signed entry of a final certificate is not the certificate")
 	}
+	for _, c := range []struct {
+		l    Leaf
+		want []byte
+	}{{precert(), pre.SignedEntry}, {leaf(), final.SignedEntry}} {
+		if got, err := ca.SignedEntry(4, c.l); err != nil || !bytes.Equal(got, c.want) {
+			t.Errorf("signed entry on its own: %x, %v, want %x", got, err, c.want)
+		}
+	}
 	poison := parse(t, pre.Certificates[0]).Extensions
 	last := poison[len(poison)-1]
 	if !last.Critical || !last.Id.Equal(oidPoison) || !bytes.Equal(last.Value, []byte{5, 0}) {
