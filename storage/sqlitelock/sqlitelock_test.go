@@ -1,0 +1,307 @@
+package sqlitelock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/daybook-ct/daybook/storage"
+	"github.com/daybook-ct/daybook/storage/storagetest"
+)
+
+func openTest(tb testing.TB, path string, o Options) *Lock {
+	tb.Helper()
+	l, err := Open(path, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return l
+}
+
+func TestLock(t *testing.T) {
+	storagetest.TestLock(t, func(tb testing.TB) storage.Lock {
+		return openTest(tb, filepath.Join(tb.TempDir(), "lock.db"), Options{Create: true})
+	})
+}
+
+func TestLocks(t *testing.T) {
+	storagetest.TestLocks(t, func(tb testing.TB, n int) []storage.Lock {
+		path := filepath.Join(tb.TempDir(), "lock.db")
+		locks := make([]storage.Lock, n)
+		for i := range locks {
+			locks[i] = openTest(tb, path, Options{Create: true})
+		}
+		return locks
+	})
+}
+
+func TestLockReopen(t *testing.T) {
+	storagetest.TestLockReopen(t, func(tb testing.TB) func() storage.Lock {
+		path := filepath.Join(tb.TempDir(), "lock.db")
+		var last *Lock
+		return func() storage.Lock {
+			if last != nil {
+				if err := last.Close(); err != nil {
+					tb.Fatal(err)
+				}
+			}
+			last = openTest(tb, path, Options{Create: true})
+			return last
+		}
+	})
+}
+
+// TestSettingsInForce reads back what durability depends on.
+func TestSettingsInForce(t *testing.T) {
+	l := openTest(t, filepath.Join(t.TempDir(), "lock.db"), Options{Create: true})
+	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2"} {
+		got, err := sqlitex.ResultText(l.conn.Prep("PRAGMA " + name))
+		if err != nil || got != want {
+			t.Errorf("%s is %q, %v; want %q", name, got, err, want)
+		}
+	}
+}
+
+// TestNotMadeByAccident: without Create nothing comes into being.
+func TestNotMadeByAccident(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "lock.db")
+	if _, err := Open(path, Options{}); !errors.Is(err, ErrAbsent) || !strings.Contains(err.Error(), path) {
+		t.Errorf("absent: %v", err)
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 0 {
+		t.Errorf("a refused Open made %v", files)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, Options{}); !errors.Is(err, ErrAbsent) {
+		t.Errorf("empty: %v", err)
+	}
+}
+
+// TestForeignFiles: a file of something else is refused and left alone.
+func TestForeignFiles(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"text": func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("no database\n"), 100), 0o600) },
+		"other table": func(path string) error {
+			c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
+			if err != nil {
+				return err
+			}
+			return errors.Join(sqlitex.ExecuteTransient(c, "CREATE TABLE cache256 (key BLOB)", nil), c.Close())
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "lock.db")
+		if err := make(path); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := Open(path, Options{}); err == nil {
+			t.Errorf("%s was opened", name)
+			_ = l.Close()
+		}
+	}
+	if _, err := Open(t.TempDir(), Options{}); err == nil {
+		t.Error("a directory was opened")
+	}
+}
+
+// TestEmptyIsNotNull: an empty body is an empty blob (reports E09).
+func TestEmptyIsNotNull(t *testing.T) {
+	l := openTest(t, filepath.Join(t.TempDir(), "lock.db"), Options{Create: true})
+	if err := l.Create(t.Context(), [32]byte{1}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Swap(t.Context(), [32]byte{1}, nil, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Swap(t.Context(), [32]byte{1}, []byte("a"), nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := sqlitex.ResultText(l.conn.Prep("SELECT typeof(body) || length(body) FROM checkpoints"))
+	if err != nil || got != "blob0" {
+		t.Errorf("an empty body is stored as %q, %v", got, err)
+	}
+}
+
+// TestWALStaysSmall: thousands of swaps reuse the WAL.
+func TestWALStaysSmall(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock.db")
+	l := openTest(t, path, Options{Create: true})
+	old := bytes.Repeat([]byte("x"), 4000)
+	if err := l.Create(t.Context(), [32]byte{1}, old); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 500 {
+		next := append([]byte(fmt.Sprint(i)), old[len(fmt.Sprint(i)):]...)
+		if err := l.Swap(t.Context(), [32]byte{1}, old, next); err != nil {
+			t.Fatal(err)
+		}
+		old = next
+	}
+	fi, err := os.Stat(path + "-wal")
+	if err != nil || fi.Size() > 2*walPages*4200 {
+		t.Errorf("the WAL has %d bytes, %v", fi.Size(), err)
+	}
+}
+
+// TestProcesses lets other processes swap the same register: of all swaps from
+// one value exactly one succeeds.
+func TestProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock.db")
+	l := openTest(t, path, Options{Create: true})
+	if err := l.Create(t.Context(), [32]byte{1}, []byte("0")); err != nil {
+		t.Fatal(err)
+	}
+	const processes, rounds = 4, 50
+	var cmds []*exec.Cmd
+	var outs []*bytes.Buffer
+	for range processes {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSwapProcess$")
+		cmd.Env = append(os.Environ(), "DAYBOOK_TEST_LOCK="+path, fmt.Sprintf("DAYBOOK_TEST_ROUNDS=%d", rounds))
+		out := &bytes.Buffer{}
+		cmd.Stdout, cmd.Stderr = out, os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		cmds, outs = append(cmds, cmd), append(outs, out)
+	}
+	wins := map[string]int{}
+	for i, cmd := range cmds {
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%v: %s", err, outs[i])
+		}
+		for line := range strings.Lines(outs[i].String()) {
+			if from, ok := strings.CutPrefix(line, "won "); ok {
+				wins[from]++
+			}
+		}
+	}
+	if len(wins) != rounds {
+		t.Errorf("%d swaps succeeded, want %d", len(wins), rounds)
+	}
+	for from, n := range wins {
+		if n != 1 {
+			t.Errorf("%d processes swapped %s", n, from)
+		}
+	}
+	if got, err := l.Fetch(t.Context(), [32]byte{1}); err != nil || string(got) != fmt.Sprint(rounds) {
+		t.Errorf("the register holds %s, %v", got, err)
+	}
+}
+
+// TestSwapProcess is the other process of TestProcesses.
+func TestSwapProcess(t *testing.T) {
+	path, rounds := os.Getenv("DAYBOOK_TEST_LOCK"), 0
+	if path == "" {
+		t.Skip("not asked for: TestProcesses runs this in processes of its own")
+	}
+	if _, err := fmt.Sscan(os.Getenv("DAYBOOK_TEST_ROUNDS"), &rounds); err != nil {
+		t.Fatal(err)
+	}
+	l := openTest(t, path, Options{})
+	for i := range rounds {
+		switch err := l.Swap(t.Context(), [32]byte{1}, []byte(fmt.Sprint(i)), []byte(fmt.Sprint(i+1))); {
+		case err == nil:
+			fmt.Printf("won %d\n", i)
+		case !errors.Is(err, storage.ErrConflict):
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestInterruptedSwapIsUnknown: a Swap that is cancelled while it waits for another
+// process is none of the errors that say what happened (S4).
+func TestInterruptedSwapIsUnknown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock.db")
+	l := openTest(t, path, Options{Create: true})
+	if err := l.Create(t.Context(), [32]byte{1}, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	other, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := sqlitex.ExecuteTransient(other, "BEGIN IMMEDIATE", nil); err != nil {
+		t.Fatal(err)
+	}
+	short := openTest(t, path, Options{BusyTimeout: 1})
+	err = short.Swap(t.Context(), [32]byte{1}, []byte("a"), []byte("b"))
+	if err == nil || errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrExists) {
+		t.Errorf("a Swap that could not get the write lock: %v", err)
+	}
+	if err := sqlitex.ExecuteTransient(other, "ROLLBACK", nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Swap(ctx, [32]byte{1}, []byte("a"), []byte("b")); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled before: %v", err)
+	}
+}
+
+// TestSunlightLock opens a lock database that Sunlight left behind, with its WAL
+// not folded in.
+func TestSunlightLock(t *testing.T) {
+	src := os.Getenv("DAYBOOK_CASES")
+	if src == "" {
+		src = "../../../shared/cases"
+	}
+	src = filepath.Join(src, "sunlight-log")
+	if _, err := os.Stat(src); err != nil {
+		t.Skipf("SKIPPED: no third-party cases at %s; set DAYBOOK_CASES", src)
+	}
+	dir := t.TempDir()
+	for _, suffix := range []string{"", "-wal"} {
+		in, err := os.Open(filepath.Join(src, "checkpoints.db"+suffix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		out, err := os.Create(filepath.Join(dir, "lock.db"+suffix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(out, in); err != nil {
+			t.Fatal(err)
+		}
+		if err := out.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(filepath.Join(src, "data", "checkpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := openTest(t, filepath.Join(dir, "lock.db"), Options{})
+	id := [32]byte{}
+	if err := sqlitex.ExecuteTransient(l.conn, "SELECT logID FROM checkpoints", &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		stmt.ColumnBytes(0, id[:])
+		return nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := l.Fetch(t.Context(), id)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("Fetch: %d bytes, %v; want the %d of the published checkpoint", len(got), err, len(want))
+	}
+	if err := l.Swap(t.Context(), id, got, append(got, '\n')); err != nil {
+		t.Errorf("Swap: %v", err)
+	}
+}
