@@ -34,7 +34,6 @@ var applyBackoff = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond
 
 // round is one turn of the sequencer. Its fields are filled step by step.
 type round struct {
-	number    int64
 	started   time.Time
 	waited    time.Duration // for the turnstile
 	pool      *pool

@@ -91,8 +91,7 @@ type simulation struct {
 
 	mu       sync.Mutex // guards what follows
 	promises []promise
-	keys     []tlog.Key // promised, to submit again
-	next     int        // number of the next new entry
+	next     int // number of the next new entry
 	totals   simTotals
 }
 

@@ -94,13 +94,12 @@ var chosen = map[string]bool{
 	"sc06-psc-no-aki-precert-has":                       false,
 	"sc10-psc-below-psc":                                false,
 	"sc18-poison-only-extension":                        false, // accept-if-no-eku-filter
-	"sb28-eku-any-only":                                 true,  // reject-if-eku-filter
 }
 
 // ekuFiltered are the rows whose leaf has an extended key usage without
 // serverAuth. Rows that are called accept-if-no-eku-filter have none at all,
 // which this log's filter lets pass.
-var ekuFiltered = []string{"o24-smime-eku", "sb27-eku-empty", "sb29-eku-clientauth-only"}
+var ekuFiltered = []string{"o24-smime-eku", "sb27-eku-empty", "sb28-eku-any-only", "sb29-eku-clientauth-only"}
 
 func (row caseRow) usesPrecertSigner() bool { return strings.Contains(row.expect, "psc") }
 

@@ -237,7 +237,9 @@ func (v *validator) checkLeaf(leaf *cert.Certificate) error {
 		return refuse(errWindow, fmt.Sprintf("The certificate's NotAfter, %s, is outside this log's window, %s.",
 			leaf.NotAfter.UTC().Format(time.RFC3339), v.window))
 	}
-	if leaf.HasEKU && !leaf.ServerAuth && !v.anyEKU {
+	// anyExtendedKeyUsage alone does not count: other logs refuse it, too, and
+	// browsers have no use for it.
+	if leaf.HasEKU && (!leaf.ServerAuth || leaf.AnyEKUOnly) && !v.anyEKU {
 		return refuse(errEKU, "The certificate's extended key usage lacks serverAuth, which this log asks for.")
 	}
 	return nil

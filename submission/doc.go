@@ -23,8 +23,7 @@
 // policies, or an AuthorityKeyIdentifier. A certificate that breaks such a rule
 // is one that a log should show. By its own policy a log takes only leaves
 // whose NotAfter is in its window and, unless told otherwise, only those usable
-// for serverAuth: without an extended key usage, or with serverAuth or
-// anyExtendedKeyUsage in it.
+// for serverAuth: without an extended key usage, or with serverAuth in it.
 //
 // # Where a log has a choice
 //

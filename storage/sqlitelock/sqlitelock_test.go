@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -237,7 +236,7 @@ func TestInterruptedSwapIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
+	t.Cleanup(func() { _ = other.Close() })
 	if err := sqlitex.ExecuteTransient(other, "BEGIN IMMEDIATE", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -269,19 +268,11 @@ func TestSunlightLock(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, suffix := range []string{"", "-wal"} {
-		in, err := os.Open(filepath.Join(src, "checkpoints.db"+suffix))
+		data, err := os.ReadFile(filepath.Join(src, "checkpoints.db"+suffix))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer in.Close()
-		out, err := os.Create(filepath.Join(dir, "lock.db"+suffix))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(out, in); err != nil {
-			t.Fatal(err)
-		}
-		if err := out.Close(); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "lock.db"+suffix), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
