@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -361,4 +362,40 @@ func takenClient(t *testing.T) *Client {
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// TestIdentify: what the caller knows comes first, then what the log says, and
+// a development log is named by its checkpoint.
+func TestIdentify(t *testing.T) {
+	l := ownLog(t)
+	prefix := serve(t, l.handler(t))
+	c, err := NewClient(prefix, testClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	check := func(origin string, key []byte, wantOrigin string, wantKey []byte) {
+		t.Helper()
+		info, err := c.Identify(t.Context(), origin, key)
+		if err != nil || info.Origin != wantOrigin || !bytes.Equal(info.Key, wantKey) || info.LogID != sha256.Sum256(wantKey) {
+			t.Errorf("origin %q, key %x, %v; want %q, %x", info.Origin, info.Key, err, wantOrigin, wantKey)
+		}
+	}
+	key := l.signer.PublicKey()
+	check("", nil, "log.example/2027h1", key)
+	check("other", nil, "other", key)
+	check("", []byte("other"), "log.example/2027h1", []byte("other"))
+	for _, host := range []string{"127.0.0.1:4000", "127.8.0.1", "[::1]:80"} {
+		l.write(t, "log.v3.json", bytes.ReplaceAll(l.read(t, "log.v3.json"), []byte("https://log.example/2027h1/"), []byte("http://"+host+"/")))
+		check("", nil, "log.example/2027h1", key)
+		mustVerify(t, prefix, Options{})
+		l.write(t, "log.v3.json", bytes.ReplaceAll(l.read(t, "log.v3.json"), []byte("http://"+host+"/"), []byte("https://log.example/2027h1/")))
+	}
+	l.write(t, "log.v3.json", []byte("nonsense"))
+	check("mine", []byte("mine"), "mine", []byte("mine"))
+	l.remove(t, "log.v3.json")
+	check("mine", []byte("mine"), "mine", []byte("mine"))
+	if _, err := c.Identify(t.Context(), "mine", nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("without key and log.v3.json: %v", err)
+	}
 }

@@ -6,14 +6,18 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net/netip"
+	"net/url"
 	"strings"
 	"time"
+
+	"github.com/daybook-ct/daybook/checkpoint"
 )
 
 // LogInfo is what a log says about itself in log.v3.json, as far as a client
 // needs it.
 type LogInfo struct {
-	Origin string // submission prefix without scheme and trailing slash
+	Origin string // submission prefix without scheme and trailing slash; see Identify
 	Key    []byte // DER SubjectPublicKeyInfo
 	LogID  [32]byte
 	// Start (inclusive) and Limit (exclusive) of the NotAfter window; zero if
@@ -22,6 +26,36 @@ type LogInfo struct {
 }
 
 const infoName = "log.v3.json"
+
+// Identify returns what is known of a log: the given origin and key, and for
+// those not given what log.v3.json says. A submission URL on a loopback
+// address, as development logs have it, does not name the log; then the
+// checkpoint's own first line is taken for the origin.
+func (c *Client) Identify(ctx context.Context, origin string, key []byte) (LogInfo, error) {
+	info, err := c.Info(ctx)
+	given := origin != "" && len(key) > 0
+	if err != nil && (!given || errors.Is(err, ErrUnavailable) || ctx.Err() != nil) {
+		return LogInfo{}, err
+	}
+	if origin != "" {
+		info.Origin = origin
+	}
+	if len(key) > 0 {
+		info.Key, info.LogID = key, sha256.Sum256(key)
+	}
+	if info.Origin != "" {
+		return info, nil
+	}
+	signed, err := c.Get(ctx, "checkpoint", checkpoint.MaxNoteSize)
+	if errors.Is(err, ErrNotFound) {
+		return LogInfo{}, missing("checkpoint", "")
+	}
+	if err != nil {
+		return LogInfo{}, err
+	}
+	info.Origin, _, _ = strings.Cut(string(signed), "\n")
+	return info, nil
+}
 
 // Info reads log.v3.json. What it says is believed only as far as the
 // checkpoint bears it out.
@@ -57,9 +91,14 @@ func parseInfo(b []byte) (LogInfo, error) {
 	if want := base64.StdEncoding.EncodeToString(info.LogID[:]); in.LogID != want {
 		return LogInfo{}, fault(infoName, "log_id is not the SHA-256 of key").values(in.LogID, want)
 	}
-	_, origin, ok := strings.Cut(in.SubmissionURL, "://")
-	if info.Origin = strings.TrimRight(origin, "/"); !ok || info.Origin == "" {
+	u, err := url.Parse(in.SubmissionURL)
+	if err != nil || u.Host == "" {
 		return LogInfo{}, fault(infoName, "submission_url %q is not a URL", in.SubmissionURL)
 	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && addr.IsLoopback() {
+		return info, nil
+	}
+	_, origin, _ := strings.Cut(in.SubmissionURL, "://")
+	info.Origin = strings.TrimRight(origin, "/")
 	return info, nil
 }

@@ -171,21 +171,14 @@ func (v *verification) run(ctx context.Context) error {
 
 // identify finds out the log's key and origin.
 func (v *verification) identify(ctx context.Context) error {
-	origin, key := v.o.Origin, v.o.Key
-	if origin == "" || len(key) == 0 {
-		info, err := v.client.Info(ctx)
-		if err != nil {
+	info := LogInfo{Origin: v.o.Origin, Key: v.o.Key}
+	var err error
+	if info.Origin == "" || len(info.Key) == 0 {
+		if info, err = v.client.Identify(ctx, v.o.Origin, v.o.Key); err != nil {
 			return err
 		}
-		if origin == "" {
-			origin = info.Origin
-		}
-		if len(key) == 0 {
-			key = info.Key
-		}
 	}
-	var err error
-	if v.verifier, err = checkpoint.NewVerifier(origin, key); err != nil {
+	if v.verifier, err = checkpoint.NewVerifier(info.Origin, info.Key); err != nil {
 		if len(v.o.Key) == 0 {
 			return fault(infoName, "%v", err)
 		}

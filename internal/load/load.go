@@ -177,18 +177,12 @@ func (r *run) do(ctx context.Context) error {
 
 // prepare learns what the log is and plans the submissions.
 func (r *run) prepare(ctx context.Context) error {
-	info, err := r.client.Info(ctx)
-	if err != nil && (r.o.Origin == "" || len(r.o.Key) == 0) {
+	info, err := r.client.Identify(ctx, r.o.Origin, r.o.Key)
+	if err != nil {
 		return err
 	}
-	origin := r.o.Origin
-	if origin == "" {
-		origin = info.Origin
-	}
-	if r.key = r.o.Key; len(r.key) == 0 {
-		r.key = info.Key
-	}
-	if r.verifier, err = checkpoint.NewVerifier(origin, r.key); err != nil {
+	r.key = info.Key
+	if r.verifier, err = checkpoint.NewVerifier(info.Origin, info.Key); err != nil {
 		return err
 	}
 	target, err := newTarget(r.o.Submission, r.o.Timeout)
