@@ -188,22 +188,25 @@ func isText(tag byte) bool {
 	return false
 }
 
-// appendText appends a string of a name as a JSON string. TeletexString is read
-// as ISO 8859-1, which is what CAs have put there.
+// appendText appends a string of a name as a JSON string. Of the types with one
+// octet a character only UTF8String says which characters it means; the others
+// hold, as CAs have used them, UTF-8 or ISO 8859-1.
 func (c *Certificate) appendText(b []byte, e element) []byte {
 	value := c.Raw[e.body:e.end]
 	switch e.tag {
-	case tagTeletexString:
-		return appendRunes(b, len(value), func(i int) rune { return rune(value[i]) })
+	case tagUTF8String:
+		return appendString(b, value)
 	case tagUniversalString:
 		return appendRunes(b, len(value)/4, func(i int) rune {
 			return rune(value[4*i])<<24 | rune(value[4*i+1])<<16 | rune(value[4*i+2])<<8 | rune(value[4*i+3])
 		})
 	case tagBMPString:
 		return appendBMP(b, value)
-	default:
+	}
+	if utf8.Valid(value) {
 		return appendString(b, value)
 	}
+	return appendRunes(b, len(value), func(i int) rune { return rune(value[i]) })
 }
 
 func appendRunes(b []byte, n int, at func(int) rune) []byte {

@@ -61,6 +61,9 @@ func TestNamesJSON(t *testing.T) {
 			`{"Subject":{"CommonName":"\u0000\u0001\b\f\n\r\t\u001f` + "\x7f" + `\"\\/\u003c\u003e\u0026\u2028\u2029é` + "\U0001f512\ufffd" + `"}}`},
 		{"invalid UTF-8", name("a\xffb\xc3"), nil, `{"Subject":{"CommonName":"a` + "\ufffdb\ufffd" + `"}}`},
 		{"Teletex", seq(rdn(cn, 20, "Z\xfcrich\x85")), nil, `{"Subject":{"CommonName":"Zürich` + "\u0085" + `"}}`},
+		{"Teletex with UTF-8", seq(rdn(cn, 20, "Zürich")), nil, `{"Subject":{"CommonName":"Zürich"}}`},
+		{"Printable with ISO 8859-1", seq(rdn(cn, 19, "Z\xfcrich")), nil, `{"Subject":{"CommonName":"Zürich"}}`},
+		{"Printable with UTF-8", seq(rdn(cn, 19, "Zürich")), nil, `{"Subject":{"CommonName":"Zürich"}}`},
 		{"BMP", seq(rdn(cn, 30, utf16BE("Zürich<"))), nil, `{"Subject":{"CommonName":"Zürich\u003c"}}`},
 		{"BMP with a surrogate pair", seq(rdn(cn, 30, "\xd8\x3d\xdd\x12\x00a")), nil, `{"Subject":{"CommonName":"` + "\U0001f512" + `a"}}`},
 		{"BMP with lone surrogates", seq(rdn(cn, 30, "\xdd\x12\xd8\x3d\x00a\xd8\x3d")), nil, `{"Subject":{"CommonName":"` + "\ufffd\ufffda\ufffd" + `"}}`},
@@ -119,7 +122,7 @@ func TestNamesJSONIsEncodingJSON(t *testing.T) {
 				rdns = append(rdns, rdn("\x55\x04\x03", 12, value))
 			case 1:
 				want.Subject.StreetAddress = append(want.Subject.StreetAddress, value)
-				rdns = append(rdns, rdn("\x55\x04\x09", 19, value))
+				rdns = append(rdns, rdn("\x55\x04\x09", 12, value))
 			case 2:
 				want.DNS = append(want.DNS, value)
 				names = append(names, tlv(0x82, []byte(value)))
