@@ -37,10 +37,10 @@ type Config struct {
 	// any number of logs.
 	Lock *Lock `yaml:"lock,omitempty" example:"{path: lock.db}"`
 
-	// How long an orderly end may take. On SIGINT or SIGTERM new submissions get
-	// a 503, the round in progress ends, waiting submitters get their answers and
-	// the caches are closed. Connections that are still open after this time are
-	// cut; a round in progress is never cut.
+	// How long open connections have at an orderly end. On SIGINT or SIGTERM new
+	// submissions get a 503, every log runs its last round, waiting submitters
+	// get their answers, and everything is closed. Connections that are still
+	// open so long after the last round are cut; a round is never cut.
 	ShutdownTimeout Duration `yaml:"shutdown_timeout" default:"30s"`
 
 	// What happens when a log halts after a fatal error. `stay`: it answers 503 to

@@ -124,6 +124,7 @@ func TestErrors(t *testing.T) {
 		{"directory around a directory", replace("directory: a", "directory: x/a") + strings.Replace(two, "directory: b", "directory: x", 1), "6: logs[0].storage.directory: is inside logs[1].storage.directory (line 12)"},
 		{"one cache", second("b.db", "a.db"), "13: logs[1].cache.path: is the same file as logs[0].cache.path (line 7)"},
 		{"cache as lock", replace("a.db", "lock.db"), "7: logs[0].cache.path: is the same file as lock.path (line 1)"},
+		{"lock as cache", with("lock: {path: a.db}"), "9: logs[0].lock.path: is the same file as logs[0].cache.path (line 7)"},
 		{"key in the published directory", replace("a.seed", "a/a.seed"), "5: logs[0].key: the private key is inside logs[0].storage.directory (line 6)"},
 		{"another's key in the published directory", second("b.seed", "a/b.seed"), "11: logs[1].key: the private key is inside logs[0].storage.directory (line 6)"},
 	} {

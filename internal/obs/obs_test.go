@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +219,11 @@ func TestShutdown(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", s.Addr().String()); err == nil {
 		t.Error("still listening")
+	}
+	for end := time.Now().Add(time.Minute); s.Open() != 0; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are open in the end", s.Open())
+		}
 	}
 }
 
