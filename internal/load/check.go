@@ -170,7 +170,7 @@ func (a *answers) stop() {
 // check holds the log to what it promised.
 func (r *run) check(ctx context.Context) error {
 	r.answers.finish(func(done, total int64) {
-		r.o.Progress(Progress{Phase: "verifying", Done: done, Total: total, Accepted: r.result.Accepted})
+		r.o.Progress(Progress{Phase: Verifying, Done: done, Total: total, Accepted: r.result.Accepted})
 	})
 	a := r.answers
 	r.result.SCTs, r.result.Moved = a.verified.Load()-a.failures, a.moved
@@ -219,7 +219,7 @@ func (r *run) parity(ctx context.Context, promises []monitor.Promise) error {
 		Client: r.client, Origin: r.verifier.Origin(), Key: r.key,
 		Promises: promises, PromisesOnly: true, Known: r.ages.known,
 		Progress: func(p monitor.Progress) {
-			r.o.Progress(Progress{Phase: "reading", Done: p.Tiles, Total: p.TotalTiles, Accepted: r.result.Accepted})
+			r.o.Progress(Progress{Phase: Reading, Done: p.Tiles, Total: p.TotalTiles, Accepted: r.result.Accepted})
 		},
 	})
 	r.result.Parity = report

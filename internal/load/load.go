@@ -78,11 +78,19 @@ type Options struct {
 
 // Progress tells how far a run is.
 type Progress struct {
-	Phase       string // "making", "sending", "verifying", "reading"
-	Done, Total int64  // Total is 0 if it is not known
+	Phase       string
+	Done, Total int64 // Total is 0 if it is not known
 	Accepted    int64
 	Refused     int64
 }
+
+// The phases of a run, in their order.
+const (
+	Making    = "making" // requests, ahead of their use
+	Sending   = "sending"
+	Verifying = "verifying" // SCTs
+	Reading   = "reading"   // the tree
+)
 
 func (o *Options) setDefaults() error {
 	switch {
@@ -252,7 +260,7 @@ func (r *run) send(ctx context.Context) error {
 	src := newSource(making, r.plan, limit, r.ahead(), runtime.GOMAXPROCS(0))
 	defer src.owner.Wait()
 	defer stop()
-	err := src.full(ctx, func(done, total int64) { r.o.Progress(Progress{Phase: "making", Done: done, Total: total}) })
+	err := src.full(ctx, func(done, total int64) { r.o.Progress(Progress{Phase: Making, Done: done, Total: total}) })
 	if err != nil {
 		return err
 	}
@@ -303,7 +311,7 @@ func (r *run) watchProgress() (stop func()) {
 			case <-quit:
 				return
 			case <-tick.C:
-				r.o.Progress(Progress{Phase: "sending", Done: r.sent.answered.Load(), Total: r.o.Count,
+				r.o.Progress(Progress{Phase: Sending, Done: r.sent.answered.Load(), Total: r.o.Count,
 					Accepted: r.sent.accepted.Load(), Refused: r.sent.refused.Load()})
 			}
 		}

@@ -96,6 +96,9 @@ type source struct {
 	ready chan request
 	next  atomic.Uint64
 	owner sync.WaitGroup
+	// calm makes the workers wait until half of what was made is used up, so
+	// that a run that fits is not disturbed by them.
+	calm atomic.Bool
 
 	mu  sync.Mutex
 	err error
@@ -124,6 +127,11 @@ func newSource(ctx context.Context, p *plan, limit uint64, memory int64, workers
 
 func (s *source) work(ctx context.Context) {
 	for {
+		for s.calm.Load() && len(s.ready) > cap(s.ready)/2 {
+			if !sleepUntil(ctx, time.Now().Add(20*time.Millisecond)) {
+				return
+			}
+		}
 		n := s.next.Add(1) - 1
 		if s.limit > 0 && n >= s.limit {
 			return
@@ -150,7 +158,8 @@ func (s *source) failed() error {
 	return s.err
 }
 
-// full waits until as many requests are ready as can be.
+// full waits until as many requests are ready as can be, and lets the workers
+// rest.
 func (s *source) full(ctx context.Context, progress func(done, total int64)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -165,5 +174,6 @@ func (s *source) full(ctx context.Context, progress func(done, total int64)) err
 			progress(int64(len(s.ready)), int64(cap(s.ready)))
 		}
 	}
+	s.calm.Store(true)
 	return nil
 }
