@@ -1,11 +1,13 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +139,24 @@ func TestPutKeepsItsInput(t *testing.T) {
 		if records[i] != same[i] {
 			t.Fatalf("record %d was moved", i)
 		}
+	}
+}
+
+// TestPutOrder: rows go in by key, and of many records with one key the first counts.
+func TestPutOrder(t *testing.T) {
+	db := newTest(t)
+	records := batch(0, 100)
+	for i := range int64(1000) {
+		again := numbered(i % 100)
+		again.Position.Index += 1 + i
+		records = append(records, again)
+	}
+	mustPut(t, db, records...)
+	if !slices.IsSortedFunc(db.sorted, func(a, b storage.Record) int { return bytes.Compare(a.Key[:], b.Key[:]) }) || len(db.sorted) != len(records) {
+		t.Error("records were not sorted by key")
+	}
+	for i := range int64(100) {
+		wantHit(t, db, numbered(i))
 	}
 }
 

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -227,9 +228,13 @@ func TestOpenAbsent(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(dir, "absent.db"), empty, filepath.Join(dir, "no", "such", "folder.db")} {
-		if db, err := Open(path, Options{}); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrFormat) {
-			t.Errorf("Open = %v, %v, want %v", db, err, fs.ErrNotExist)
+	for path, want := range map[string]string{
+		filepath.Join(dir, "absent.db"): "was not asked for",
+		empty:                           "was not asked for",
+		filepath.Join(dir, "no", "such", "folder.db"): "no such file or directory",
+	} {
+		if db, err := Open(path, Options{}); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open = %v, %v, want %v with %q", db, err, fs.ErrNotExist, want)
 		}
 	}
 	sameFile(t, empty, nil)
@@ -253,8 +258,10 @@ func TestOpenOddPaths(t *testing.T) {
 			_ = db.Close()
 		}
 	}
+	// Relative ones, too, are files, whatever SQLite makes of such names.
+	t.Chdir(dir)
 	for _, name := range []string{":memory:", "file:a?mode=memory", "with space%20.db"} {
-		if err := openTest(t, filepath.Join(dir, name), Options{}).Close(); err != nil {
+		if err := openTest(t, name, Options{}).Close(); err != nil {
 			t.Fatal(err)
 		}
 		if fileSize(t, filepath.Join(dir, name)) == 0 {
@@ -307,6 +314,11 @@ func TestMetrics(t *testing.T) {
 	wantHit(t, db, numbered(1))
 	wantMiss(t, db, numbered(9).Key)
 	w := mustCheckpoint(t, db)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := db.Get(cancelled, numbered(0).Key); err == nil {
+		t.Error("cancelled Get succeeded")
+	}
 	mustExec(t, db.main.c, "DROP TABLE cache256")
 	_ = wantError(t, db, numbered(0).Key)
 	if err := db.Put(t.Context(), batch(0, 3)); err == nil {
@@ -321,7 +333,7 @@ func TestMetrics(t *testing.T) {
 		`daybook_cache_errors_total op=get`:                 1,
 		`daybook_cache_errors_total op=put`:                 1,
 		`daybook_cache_errors_total op=wal_checkpoint`:      0,
-		`daybook_cache_operation_seconds op=get`:            4,
+		`daybook_cache_operation_seconds op=get`:            5,
 		`daybook_cache_operation_seconds op=put`:            2,
 		`daybook_cache_operation_seconds op=wal_checkpoint`: 1,
 		`daybook_cache_records_total`:                       3,

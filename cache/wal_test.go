@@ -114,8 +114,9 @@ func TestOutsideReaderLeavesInTime(t *testing.T) {
 // TestOutsideWriter: a Put waits for another program's transaction no longer than
 // BusyTimeout or its context, then fails and remembers nothing. Gets go on.
 func TestOutsideWriter(t *testing.T) {
-	db := openTest(t, filepath.Join(t.TempDir(), "cache.db"), Options{BusyTimeout: 30 * time.Millisecond})
+	db := openTest(t, filepath.Join(t.TempDir(), "cache.db"), Options{BusyTimeout: 30 * time.Millisecond, ReaderTimeout: time.Minute})
 	mustPut(t, db, batch(0, 10)...)
+	mustCheckpoint(t, db) // whose longer patience must not stay in force
 	writer := outsider(t, db.path)
 	mustExec(t, writer, "BEGIN IMMEDIATE", "DELETE FROM cache256")
 
