@@ -112,9 +112,7 @@ func (c *Certificate) notePoison(x *extension) {
 	case x.trailing:
 		c.lay.poisonProblem = "the poison extension has elements after its value"
 	}
-	if c.lay.poisons == 1 {
-		c.lay.poison = x.whole
-	}
+	c.lay.poison = x.whole
 	c.Poison = ValidPoison
 	if c.lay.poisonProblem != "" {
 		c.Poison = InvalidPoison

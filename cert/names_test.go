@@ -82,6 +82,7 @@ func TestNamesJSON(t *testing.T) {
 		{"raw bytes in a DNS name", seq(), [][]byte{sanWith(tlv(0x82, []byte("a\x00\xffé")))}, `{"DNS":["a\u0000` + "\ufffd" + `é"]}`},
 		{"other general names", seq(), [][]byte{sanWith(tlv(0x81, []byte("a@b")), tlv(0x86, []byte("http://a")), tlv(0xa0, tlv(5)), tlv(0x82, []byte("a")))}, `{"DNS":["a"]}`},
 		{"SAN cut off", seq(), [][]byte{sanWith(tlv(0x82, []byte("a")), []byte{0x82, 5})}, `{"DNS":["a"]}`},
+		{"SAN with a tag of two octets", seq(), [][]byte{sanWith(tlv(0x82, []byte("a")), tlv(0x9f, []byte("bc")), tlv(0x82, []byte("d")))}, `{"DNS":["a"]}`},
 		{"SAN no SEQUENCE", seq(), [][]byte{extn("\x55\x1d\x11", tlv(0x82, []byte("a")))}, `{}`},
 		{"SAN twice", seq(), [][]byte{sanWith(tlv(0x82, []byte("a"))), extCA, sanWith(tlv(0x82, []byte("b")))}, `{"DNS":["a","b"]}`},
 	} {

@@ -14,7 +14,7 @@ type layout struct {
 	explicit      element // [3] around the extensions; tag zero if there is none
 	extensions    element // the SEQUENCE inside it
 	count         int     // of extensions
-	poison        element // the first poison extension
+	poison        element // a poison extension, whole
 	poisons       int
 	poisonProblem string
 

@@ -83,21 +83,24 @@ func malformations(t testing.TB) map[string][]byte {
 	unused := slices.Clone(sig)
 	unused[2] = 1
 	return map[string][]byte{
-		"PEM text instead of DER":                            []byte("-----BEGIN CERTIFICATE-----\nMIIB"),
-		"not an ASN.1 SEQUENCE, or cut off":                  der[:len(der)-1],
-		"not an ASN.1 SEQUENCE, or cut off (empty)":          {},
-		"not an ASN.1 SEQUENCE, or cut off (one octet)":      {0x30},
-		"not an ASN.1 SEQUENCE, or cut off (SET)":            tlv(0x31, tbs, alg, sig),
-		"not an ASN.1 SEQUENCE, or cut off (indefinite)":     slices.Concat([]byte{0x30, 0x80}, tbs, alg, sig, []byte{0, 0}),
-		"not an ASN.1 SEQUENCE, or cut off (length of 2^32)": slices.Concat([]byte{0x30, 0x85, 1, 0, 0, 0, 0}, tbs, alg, sig),
-		"not an ASN.1 SEQUENCE, or cut off (huge length)":    slices.Concat([]byte{0x30, 0x84, 0xff, 0xff, 0xff, 0xff}, tbs, alg, sig),
-		"trailing data after the certificate":                append(slices.Clone(der), 0),
-		"the length of the outer SEQUENCE is not DER":        longForm(der),
+		"PEM text instead of DER":                                   []byte("-----BEGIN CERTIFICATE-----\nMIIB"),
+		"not an ASN.1 SEQUENCE, or cut off":                         der[:len(der)-1],
+		"not an ASN.1 SEQUENCE, or cut off (empty)":                 {},
+		"not an ASN.1 SEQUENCE, or cut off (one octet)":             {0x30},
+		"not an ASN.1 SEQUENCE, or cut off (SET)":                   tlv(0x31, tbs, alg, sig),
+		"not an ASN.1 SEQUENCE, or cut off (indefinite)":            slices.Concat([]byte{0x30, 0x80}, tbs, alg, sig, []byte{0, 0}),
+		"not an ASN.1 SEQUENCE, or cut off (length of 2^32)":        slices.Concat([]byte{0x30, 0x85, 1, 0, 0, 0, 0}, tbs, alg, sig),
+		"not an ASN.1 SEQUENCE, or cut off (length of five octets)": slices.Concat([]byte{0x30, 0x85, 0, 0, 0, der[2], der[3]}, tbs, alg, sig),
+		"not an ASN.1 SEQUENCE, or cut off (huge length)":           slices.Concat([]byte{0x30, 0x84, 0xff, 0xff, 0xff, 0xff}, tbs, alg, sig),
+		"trailing data after the certificate":                       append(slices.Clone(der), 0),
+		"the length of the outer SEQUENCE is not DER":               longForm(der),
 
 		"the TBSCertificate is missing or its header is not DER":                   seq(longForm(tbs), alg, sig),
 		"the TBSCertificate is missing or its header is not DER (empty)":           seq(),
 		"the outer signatureAlgorithm is missing or its header is not DER":         seq(tbs, longForm(alg), sig),
 		"the outer signatureAlgorithm is missing or its header is not DER (short)": seq(tbs),
+		"the outer signatureAlgorithm is missing or its header is not DER (81)":    seq(tbs, slices.Concat([]byte{0x30, 0x81}, alg[1:]), sig),
+		"the signature BIT STRING is missing or its header is not DER (81)":        seq(tbs, alg, slices.Concat([]byte{0x03, 0x81}, sig[1:])),
 		"the signature BIT STRING is missing or its header is not DER":             seq(tbs, alg, longForm(sig)),
 		"the signature BIT STRING is missing or its header is not DER (cons.)":     seq(tbs, alg, tlv(0x23, sig)),
 		"the signature BIT STRING is missing or its header is not DER (short)":     seq(tbs, alg),
@@ -232,6 +235,7 @@ func TestConstraints(t *testing.T) {
 		{"certSign among unused bits", [][]byte{ku(tlv(3, []byte{3, 0x04}))}, flags{ku: true}},
 		{"no usages", [][]byte{ku(tlv(3, []byte{0}))}, flags{ku: true}},
 		{"nine unused bits", [][]byte{ku(tlv(3, []byte{9, 0x04}))}, flags{ku: true}},
+		{"nine unused bits of two octets", [][]byte{ku(tlv(3, []byte{9, 0x04, 0}))}, flags{ku: true}},
 		{"unreadable usage", [][]byte{ku(nil)}, flags{ku: true}},
 		{"certSign, then not", [][]byte{ku(tlv(3, []byte{2, 0x04})), ku(tlv(3, []byte{0}))}, flags{ku: true}},
 		{"not, then certSign", [][]byte{ku(tlv(3, []byte{0})), ku(tlv(3, []byte{2, 0x04}))}, flags{ku: true}},
@@ -339,6 +343,21 @@ func TestParseAllocates(t *testing.T) {
 		}
 	}); n > 1 {
 		t.Errorf("Parse allocates %v times, not once", n)
+	}
+	// The number of extensions, purposes and names does not change that.
+	big := leafSpec(t)
+	for range 20000 {
+		big.extensions = append(big.extensions, extSAN, extServerAuth)
+		big.subject = append(big.subject, name("x")...)
+	}
+	big.subject = seq(big.subject)
+	bigDER := big.der(t)
+	if n := testing.AllocsPerRun(3, func() {
+		if _, err := Parse(bigDER); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 1 {
+		t.Errorf("Parse of a large certificate allocates %v times, not once", n)
 	}
 	c := s.parse(t)
 	if n := testing.AllocsPerRun(100, func() {

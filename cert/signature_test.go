@@ -18,6 +18,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -276,6 +277,9 @@ func TestSignatureForms(t *testing.T) {
 		if c.ok && err != nil || !c.ok && !errors.Is(err, ErrBadSignature) {
 			t.Errorf("%s: %v", label, err)
 		}
+		if !c.ok && label != "r+n" && !strings.Contains(err.Error(), "not DER") {
+			t.Errorf("%s: error is %q", label, err)
+		}
 	}
 }
 
@@ -365,6 +369,27 @@ func TestSignatureUnsupported(t *testing.T) {
 			if !errors.Is(err, c.sentinel) || !strings.Contains(err.Error(), c.message) {
 				t.Errorf("%s: %v", c.label, err)
 			}
+		}
+	}
+}
+
+// TestKeyIsParsedOnce has one issuer asked by many at a time.
+func TestKeyIsParsedOnce(t *testing.T) {
+	c, issuer := leafSpec(t).parse(t), caSpec(t).parse(t)
+	keys := make([]any, 8)
+	var wg sync.WaitGroup
+	for i := range keys {
+		wg.Go(func() {
+			if err := c.CheckSignatureFrom(issuer); err != nil {
+				t.Error(err)
+			}
+			keys[i], _ = issuer.publicKey()
+		})
+	}
+	wg.Wait()
+	for _, key := range keys {
+		if key == nil || key != keys[0] {
+			t.Fatalf("keys differ: %v", keys)
 		}
 	}
 }
