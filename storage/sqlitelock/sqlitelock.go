@@ -12,25 +12,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/daybook-ct/daybook/storage"
 )
 
-// ErrAbsent means that the database file does not exist. It is not made by
-// accident: a log with a new lock in the place of the old one would fork.
-var ErrAbsent = errors.New("the lock database does not exist")
-
 // Options of Open.
 type Options struct {
-	// Create makes the database if it does not exist.
+	// Create makes the database if it does not exist. Only creating a log has
+	// a reason to do so.
 	Create bool
 	// BusyTimeout bounds the wait for another process that is writing; 0 means
 	// five seconds.
@@ -39,10 +32,7 @@ type Options struct {
 
 const (
 	defaultBusyTimeout = 5 * time.Second
-	// walPages is where SQLite folds the WAL back. A Swap writes two pages.
-	walPages = 64
 
-	schema    = "CREATE TABLE IF NOT EXISTS checkpoints (logID BLOB PRIMARY KEY, body BLOB NOT NULL) STRICT"
 	fetchSQL  = "SELECT body FROM checkpoints WHERE logID = ?"
 	createSQL = "INSERT INTO checkpoints (logID, body) VALUES (?, ?) ON CONFLICT (logID) DO NOTHING"
 	swapSQL   = "UPDATE checkpoints SET body = ? WHERE logID = ? AND body = ?"
@@ -50,108 +40,28 @@ const (
 
 // Lock implements [storage.Lock]. All methods are safe for concurrent use, in
 // this and any other process on this machine.
+//
+// A context is honoured as long as an operation waits for its turn. Once it
+// runs it is not interrupted: it is short, it could not be interrupted in the
+// fsync that it spends its time in, and an interruption would turn a known
+// outcome into an unknown one.
 type Lock struct {
-	path string
+	path        string
+	busyTimeout time.Duration
 
-	mu                  sync.Mutex // guards what follows
-	conn                *sqlite.Conn
+	// turn holds a token while nobody uses what follows.
+	turn                chan struct{}
+	conn                *sqlite.Conn // nil when closed
 	fetch, create, swap *sqlite.Stmt
+	failed              error // an I/O error, after which nothing is written
 }
 
 var _ storage.Lock = (*Lock)(nil)
 
-// Open opens the database at path. It fails if a setting that durability
-// depends on is not in force.
-func Open(path string, o Options) (*Lock, error) {
-	l, err := open(path, o)
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return l, nil
-}
-
-func open(path string, o Options) (_ *Lock, err error) {
-	if o.BusyTimeout == 0 {
-		o.BusyTimeout = defaultBusyTimeout
-	}
-	created, err := checkFile(path, o.Create)
-	if err != nil {
-		return nil, err
-	}
-	flags := sqlite.OpenReadWrite
-	if created {
-		flags |= sqlite.OpenCreate
-	}
-	conn, err := sqlite.OpenConn(path, flags)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, conn.Close())
-		}
-	}()
-	conn.SetBusyTimeout(o.BusyTimeout) // the driver's own would wait for ever
-	for _, p := range []struct{ set, name, want string }{
-		{"PRAGMA journal_mode = WAL", "journal_mode", "wal"},
-		{"PRAGMA synchronous = FULL", "synchronous", "2"},
-		{fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", walPages), "wal_autocheckpoint", fmt.Sprint(walPages)},
-	} {
-		if err := sqlitex.ExecuteTransient(conn, p.set, nil); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.set, err)
-		}
-		got, err := sqlitex.ResultText(conn.Prep("PRAGMA " + p.name))
-		if err != nil || got != p.want {
-			return nil, fmt.Errorf("%s is %q in force, not %q as durability needs (%w)", p.name, got, p.want, err)
-		}
-	}
-	if o.Create {
-		if err := sqlitex.ExecuteTransient(conn, schema, nil); err != nil {
-			return nil, fmt.Errorf("making the table: %w", err)
-		}
-		if err := syncDir(filepath.Dir(path)); err != nil {
-			return nil, err
-		}
-	}
-	l := &Lock{path: path, conn: conn}
-	for sql, stmt := range map[string]**sqlite.Stmt{fetchSQL: &l.fetch, createSQL: &l.create, swapSQL: &l.swap} {
-		if *stmt, err = conn.Prepare(sql); err != nil {
-			return nil, fmt.Errorf("this is not the lock database of a log: %w", err)
-		}
-	}
-	return l, nil
-}
-
-// checkFile reports whether the database has to be made.
-func checkFile(path string, create bool) (missing bool, err error) {
-	fi, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && fi.Size() == 0:
-		if !create {
-			return false, fmt.Errorf("%w: create the log first, or restore the file you lost (an old copy will be refused)", ErrAbsent)
-		}
-		return true, nil
-	case err != nil:
-		return false, err
-	case !fi.Mode().IsRegular():
-		return false, errors.New("not a regular file")
-	}
-	return false, nil
-}
-
-// syncDir makes the names of new files durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // Close closes the database. It waits for an operation in progress.
 func (l *Lock) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	<-l.turn
+	defer func() { l.turn <- struct{}{} }()
 	if l.conn == nil {
 		return nil
 	}
@@ -169,16 +79,17 @@ func (l *Lock) Fetch(ctx context.Context, logID [32]byte) (body []byte, err erro
 	return body, err
 }
 
-// row returns the register's bytes. The caller holds mu.
+// row returns the register's bytes, never nil.
 func (l *Lock) row(logID [32]byte) (body []byte, err error) {
-	defer func() { err = errors.Join(err, l.fetch.Reset()) }()
+	// A read that is not reset would keep the WAL from being reused.
+	defer func() { _ = l.fetch.Reset() }() // repeats the error of Step
 	l.fetch.BindBytes(1, logID[:])
 	ok, err := l.fetch.Step()
 	switch {
 	case err != nil:
 		return nil, err
 	case !ok:
-		return nil, fmt.Errorf("log %x: %w", logID, storage.ErrNotFound)
+		return nil, fmt.Errorf("log ID %x: %w", logID, storage.ErrNotFound)
 	}
 	body = make([]byte, l.fetch.ColumnLen(0))
 	l.fetch.ColumnBytes(0, body)
@@ -190,7 +101,7 @@ func (l *Lock) Create(ctx context.Context, logID [32]byte, body []byte) error {
 	return l.with(ctx, "creating a register in", func() error {
 		changed, err := l.change(l.create, logID[:], body)
 		if err == nil && changed == 0 {
-			return fmt.Errorf("log %x: %w", logID, storage.ErrExists)
+			return fmt.Errorf("log ID %x: %w", logID, storage.ErrExists)
 		}
 		return err
 	})
@@ -204,6 +115,9 @@ func (l *Lock) Swap(ctx context.Context, logID [32]byte, old, new []byte) error 
 		if err != nil || changed == 1 {
 			return err
 		}
+		// The UPDATE found nothing to change. Why can change in between, but
+		// not in the hands of those who keep to this contract: registers are
+		// never removed, and checkpoints never come back.
 		found, err := l.row(logID)
 		switch {
 		case err != nil: // ErrNotFound among them
@@ -211,41 +125,79 @@ func (l *Lock) Swap(ctx context.Context, logID [32]byte, old, new []byte) error 
 		case bytes.Equal(found, old):
 			return errors.New("the register holds the expected bytes, but they could not be replaced")
 		}
-		return fmt.Errorf("log %x: %w", logID, storage.ErrConflict)
+		return fmt.Errorf("log ID %x: %w", logID, storage.ErrConflict)
 	})
 }
 
-// change runs a statement with these blobs and returns how many rows it changed.
+// change runs a statement with these blobs and returns how many rows it
+// changed. An empty slice is an empty blob, not NULL.
 func (l *Lock) change(stmt *sqlite.Stmt, blobs ...[]byte) (changed int, err error) {
-	defer func() { err = errors.Join(err, stmt.Reset(), stmt.ClearBindings()) }()
+	if l.failed != nil {
+		return 0, l.failed
+	}
+	defer func() { _ = stmt.Reset() }() // repeats the error of Step
 	for i, b := range blobs {
-		if len(b) == 0 {
-			stmt.BindZeroBlob(i+1, 0) // an empty slice would be bound as NULL
-		} else {
-			stmt.BindBytes(i+1, b)
-		}
+		stmt.BindBytes(i+1, b)
 	}
 	if _, err := stmt.Step(); err != nil {
-		return 0, err
+		return 0, l.ioError(err)
 	}
 	return l.conn.Changes(), nil
 }
 
-// with runs f with the connection. Cancellation is honoured before f, and while
-// SQLite works, after which the outcome is unknown.
+// ioError returns err, and ends writing if it says that the disk failed: later
+// writes would follow, in the WAL, one that may never have reached the disk,
+// and be lost with it.
+func (l *Lock) ioError(err error) error {
+	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultIOErr {
+		return err
+	}
+	l.failed = fmt.Errorf("%w: %w", storage.ErrNotDurable, err)
+	return l.failed
+}
+
+// with runs f when it is its turn, and again as long as another process keeps
+// it from writing. SQLite's own waiting would not end with the context.
 func (l *Lock) with(ctx context.Context, what string, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn == nil {
-		return fmt.Errorf("%s the lock %s: it is closed", what, l.path)
+	what = fmt.Sprintf("%s the lock %s", what, filepath.Base(l.path))
+	select {
+	case <-l.turn:
+	case <-ctx.Done():
+		return fmt.Errorf("%s: waiting for another operation: %w", what, ctx.Err())
 	}
-	l.conn.SetInterrupt(ctx.Done())
-	defer l.conn.SetInterrupt(nil)
-	if err := f(); err != nil {
-		return fmt.Errorf("%s the lock %s: %w", what, filepath.Base(l.path), err)
+	defer func() { l.turn <- struct{}{} }()
+	if l.conn == nil {
+		return fmt.Errorf("%s: it is closed", what)
+	}
+	if err := waitWhileBusy(ctx, l.busyTimeout, f); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+// waitWhileBusy calls f until it does not fail for another writer. When
+// it does, nothing was done: a statement of its own in WAL mode is only ever
+// busy before its first write.
+func waitWhileBusy(ctx context.Context, timeout time.Duration, f func() error) error {
+	const first, longest = time.Millisecond, 50 * time.Millisecond
+	deadline := time.Now().Add(timeout)
+	for wait := first; ; wait = min(2*wait, longest) {
+		err := f()
+		if err == nil || sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy {
+			return err
+		}
+		if time.Until(deadline) < wait {
+			return fmt.Errorf("another process has been writing for %v: %w", timeout, err)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("waiting for another process that is writing: %w", ctx.Err())
+		}
+	}
 }

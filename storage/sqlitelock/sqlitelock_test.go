@@ -2,7 +2,6 @@ package sqlitelock
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -94,32 +93,6 @@ func TestNotMadeByAccident(t *testing.T) {
 	}
 }
 
-// TestForeignFiles: a file of something else is refused and left alone.
-func TestForeignFiles(t *testing.T) {
-	for name, make := range map[string]func(path string) error{
-		"text": func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("no database\n"), 100), 0o600) },
-		"other table": func(path string) error {
-			c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
-			if err != nil {
-				return err
-			}
-			return errors.Join(sqlitex.ExecuteTransient(c, "CREATE TABLE cache256 (key BLOB)", nil), c.Close())
-		},
-	} {
-		path := filepath.Join(t.TempDir(), "lock.db")
-		if err := make(path); err != nil {
-			t.Fatal(err)
-		}
-		if l, err := Open(path, Options{}); err == nil {
-			t.Errorf("%s was opened", name)
-			_ = l.Close()
-		}
-	}
-	if _, err := Open(t.TempDir(), Options{}); err == nil {
-		t.Error("a directory was opened")
-	}
-}
-
 // TestEmptyIsNotNull: an empty body is an empty blob (reports E09).
 func TestEmptyIsNotNull(t *testing.T) {
 	l := openTest(t, filepath.Join(t.TempDir(), "lock.db"), Options{Create: true})
@@ -135,27 +108,6 @@ func TestEmptyIsNotNull(t *testing.T) {
 	got, err := sqlitex.ResultText(l.conn.Prep("SELECT typeof(body) || length(body) FROM checkpoints"))
 	if err != nil || got != "blob0" {
 		t.Errorf("an empty body is stored as %q, %v", got, err)
-	}
-}
-
-// TestWALStaysSmall: thousands of swaps reuse the WAL.
-func TestWALStaysSmall(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock.db")
-	l := openTest(t, path, Options{Create: true})
-	old := bytes.Repeat([]byte("x"), 4000)
-	if err := l.Create(t.Context(), [32]byte{1}, old); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 500 {
-		next := append([]byte(fmt.Sprint(i)), old[len(fmt.Sprint(i)):]...)
-		if err := l.Swap(t.Context(), [32]byte{1}, old, next); err != nil {
-			t.Fatal(err)
-		}
-		old = next
-	}
-	fi, err := os.Stat(path + "-wal")
-	if err != nil || fi.Size() > 2*walPages*4200 {
-		t.Errorf("the WAL has %d bytes, %v", fi.Size(), err)
 	}
 }
 
@@ -221,37 +173,6 @@ func TestSwapProcess(t *testing.T) {
 		case !errors.Is(err, storage.ErrConflict):
 			t.Fatal(err)
 		}
-	}
-}
-
-// TestInterruptedSwapIsUnknown: a Swap that is cancelled while it waits for another
-// process is none of the errors that say what happened (S4).
-func TestInterruptedSwapIsUnknown(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock.db")
-	l := openTest(t, path, Options{Create: true})
-	if err := l.Create(t.Context(), [32]byte{1}, []byte("a")); err != nil {
-		t.Fatal(err)
-	}
-	other, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Close() })
-	if err := sqlitex.ExecuteTransient(other, "BEGIN IMMEDIATE", nil); err != nil {
-		t.Fatal(err)
-	}
-	short := openTest(t, path, Options{BusyTimeout: 1})
-	err = short.Swap(t.Context(), [32]byte{1}, []byte("a"), []byte("b"))
-	if err == nil || errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrExists) {
-		t.Errorf("a Swap that could not get the write lock: %v", err)
-	}
-	if err := sqlitex.ExecuteTransient(other, "ROLLBACK", nil); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := l.Swap(ctx, [32]byte{1}, []byte("a"), []byte("b")); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled before: %v", err)
 	}
 }
 
