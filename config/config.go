@@ -166,8 +166,8 @@ type Cache struct {
 	Path string `yaml:"path" required:"true" path:"true" example:"example2027h1-cache.db"`
 
 	// The most memory that SQLite may use to keep pages of the cache, for each
-	// connection. All interior pages should fit, or lookups wait for the
-	// disk; 1 GiB is enough for some hundred million entries.
+	// of its two connections. All interior pages should fit, or lookups wait for
+	// the disk; 1 GiB is enough for some hundred million entries.
 	PageCache Size `yaml:"page_cache" default:"1GiB"`
 }
 

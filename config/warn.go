@@ -76,10 +76,12 @@ func (w *warner) top() {
 	}
 	var pages Size
 	for i := range w.c.Logs {
-		pages += min(w.c.Logs[i].Cache.PageCache, math.MaxInt64-pages)
+		for range connections {
+			pages += min(w.c.Logs[i].Cache.PageCache, math.MaxInt64-pages)
+		}
 	}
 	if w.host.Memory > 0 && int64(pages) > w.host.Memory {
-		w.add("logs", "the page caches may take %v together, the machine has %.1f GiB of memory: lower cache.page_cache", pages, float64(w.host.Memory)/(1<<30))
+		w.add("logs", "the page caches of all connections may take %v together, the machine has %.1f GiB of memory: lower cache.page_cache", pages, float64(w.host.Memory)/(1<<30))
 	}
 }
 
@@ -91,6 +93,8 @@ const (
 	usualIntervalLeast = 50 * time.Millisecond
 	usualIntervalMost  = time.Second // submitters give up after about 2 s
 	usualPageCache     = 64 << 20
+
+	connections = 2 // of each cache, with a page cache each
 )
 
 func (w *warner) pace(l *Log, key string) {

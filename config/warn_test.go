@@ -33,7 +33,7 @@ func TestWarnings(t *testing.T) {
 		{"short interval", with("interval: 20ms"), Host{}, []string{"10: logs[0].interval: 20ms is short"}},
 		{"long interval", with("interval: 2s"), Host{}, []string{"10: logs[0].interval: 2s is long"}},
 		{"small page cache", replace("a.db", "a.db, page_cache: 2MiB"), Host{}, []string{"7: logs[0].cache.page_cache: 2MiB is small"}},
-		{"page cache over the memory", usual, Host{Memory: 1 << 29}, []string{"2: logs: the page caches may take 1GiB together, the machine has 0.5 GiB"}},
+		{"page cache over the memory", usual, Host{Memory: 2<<30 - 100<<20}, []string{"2: logs: the page caches of all connections may take 2GiB together, the machine has 1.9 GiB"}},
 		{"no window", minimal, Host{}, []string{"3: logs[0].window: is missing"}},
 		{"long window", replace("limit: 2027-07", "limit: 2028-02"), Host{}, []string{"9: logs[0].window: is longer than a year"}},
 		{"a year and a day", replace("limit: 2027-07-01", "limit: 2028-01-02"), Host{}, nil},

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -27,8 +29,8 @@ const (
 // HTTPOptions configure an HTTP server.
 type HTTPOptions struct {
 	Handler http.Handler
-	Logger  *slog.Logger // gets, at debug, what goes wrong on connections
-	Admin   bool         // for the operator: answers may take minutes
+	Logger  *slog.Logger
+	Admin   bool // for the operator: answers may take minutes
 }
 
 // HTTP is an HTTP server that runs on one listener.
@@ -38,6 +40,19 @@ type HTTP struct {
 	open     atomic.Int64
 	done     chan struct{}
 	err      error // why it ended, set before done is closed
+}
+
+// faults writes what package net/http complains about. Our own faults are
+// errors; the rest is what clients do.
+type faults struct{ log *slog.Logger }
+
+func (f faults) Write(b []byte) (int, error) {
+	text, level := strings.TrimSpace(string(b)), slog.LevelDebug
+	if strings.HasPrefix(text, "http: panic serving") || strings.HasPrefix(text, "http: Accept error") {
+		level = slog.LevelError
+	}
+	f.log.Log(context.Background(), level, "HTTP server", "cause", text)
+	return len(b), nil
 }
 
 // ServeHTTP runs a server on l, which it closes in the end, in a goroutine that
@@ -51,7 +66,7 @@ func ServeHTTP(l net.Listener, o HTTPOptions) *HTTP {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:          log.New(faults{o.Logger}, "", 0),
 		ConnState: func(_ net.Conn, s http.ConnState) {
 			switch s {
 			case http.StateNew:

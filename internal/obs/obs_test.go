@@ -285,3 +285,21 @@ func TestHeaderLimit(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A handler that panics is an error that somebody must see; what clients do is not.
+func TestFaults(t *testing.T) {
+	var text bytes.Buffer
+	logger, err := NewLogger(&text, LoggerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := faults{logger}
+	for _, line := range []string{"http: panic serving 127.0.0.1:1: oh\ngoroutine 1\n", "http: Accept error: too many open files; retrying in 5ms\n", "http: superfluous response.WriteHeader call\n"} {
+		if n, err := io.WriteString(f, line); n != len(line) || err != nil {
+			t.Errorf("Write: %d, %v", n, err)
+		}
+	}
+	if got := text.String(); strings.Count(got, "\n") != 2 || strings.Count(got, "level=ERROR") != 2 || strings.Contains(got, "superfluous") {
+		t.Errorf("lines:\n%s", got)
+	}
+}

@@ -102,7 +102,7 @@ func TestTakeOver(t *testing.T) {
 	r := p.start(Options{Logs: []LogOptions{{
 		Name: "rome2027h1", SubmissionPrefix: sub.String(), MonitoringPrefix: "http://127.0.0.1:7190",
 		KeyFile: p.path("seed.bin"), StorageDirectory: p.path("data"), LockPath: p.path("checkpoints.db"), CachePath: p.path("cache.db"),
-		RootFiles: []string{p.path("root.pem")}, Interval: 50 * time.Millisecond, PageCache: 1 << 20,
+		RootFiles: []string{p.path("root.pem")}, Interval: 10 * time.Millisecond, PageCache: 1 << 20,
 		WindowStart: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), WindowLimit: time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC),
 	}}})
 	bodies := readLines(t, p.path("submissions.jsonl.gz"))
