@@ -283,7 +283,8 @@ func TestGone(t *testing.T) {
 	}
 	_, readErr := d.Read("file", 50)
 	_, listErr := d.List("folder")
-	for what, err := range map[string]error{"read": readErr, "list": listErr, "remove": d.Remove("file"), "write": d.Write(text("new", "x", durable.Keep))} {
+	for what, err := range map[string]error{"read": readErr, "list": listErr, "remove": d.Remove("file"),
+		"keep": d.Write(text("new", "x", durable.Keep)), "replace": d.Write(text("new", "x", durable.Replace))} {
 		if !errors.Is(err, durable.ErrGone) || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s in a removed directory: %v, want ErrGone", what, err)
 		}

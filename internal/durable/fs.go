@@ -127,7 +127,7 @@ func (o *OS) ReadDir(name string) ([]fs.DirEntry, error) {
 func (o *OS) Create(name string, perm fs.FileMode) (File, error) {
 	f, err := o.root.OpenFile(filepath.FromSlash(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
-		return nil, err
+		return nil, o.absence(err)
 	}
 	return f, nil
 }

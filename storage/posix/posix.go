@@ -3,9 +3,10 @@
 // hides files whose names start with a dot, and the folder "staging".
 //
 // A Put is durable, and atomic for each object, by the means of package
-// durable: temporary file, fsync, link or rename, fsync of the directory. Of
-// the file system it wants POSIX semantics: hard links, atomic rename, and an
-// fsync that means it.
+// durable: temporary file, fsync, link or rename, fsync of the directory. The
+// directory is to be on one local file system with POSIX semantics: hard links,
+// atomic rename, and an fsync that means it. Links and mounts below it are not
+// supported.
 package posix
 
 import (

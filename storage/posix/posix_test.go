@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +37,19 @@ func openTest(tb testing.TB, dir string, o Options) *Store {
 
 func TestStore(t *testing.T) {
 	storagetest.TestStore(t, func(tb testing.TB) storage.Store { return openTest(tb, tb.TempDir(), Options{}) })
+}
+
+func TestStoreReopen(t *testing.T) {
+	storagetest.TestStoreReopen(t, func(tb testing.TB) func() storage.Store {
+		dir := tb.TempDir()
+		return func() storage.Store {
+			s, err := Open(dir, Options{}) // closed by the suite
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return s
+		}
+	})
 }
 
 func put(t *testing.T, s *Store, name, data string) {
@@ -95,6 +110,19 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// TestReaderLeavesTemp: a reader must not remove what a writer is writing.
+func TestReaderLeavesTemp(t *testing.T) {
+	dir := t.TempDir()
+	temp := filepath.Join(dir, ".tmp-1234")
+	if err := os.WriteFile(temp, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	openTest(t, dir, Options{ReadOnly: true})
+	if _, err := os.Stat(temp); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestErrorsAreNotAbsence: what cannot be read is not missing.
 func TestErrorsAreNotAbsence(t *testing.T) {
 	dir := t.TempDir()
@@ -121,7 +149,11 @@ func TestLeftoversGo(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, ".tmp-1234"), []byte("half"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := openTest(t, dir, Options{})
+	var log bytes.Buffer
+	s := openTest(t, dir, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if !strings.Contains(log.String(), "files=1") {
+		t.Errorf("log says %q, want the number of files removed", log.String())
+	}
 	put(t, s, "tile/0/000.p/1", "x")
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if strings.Contains(path, ".tmp") {
@@ -161,33 +193,215 @@ func TestSyncErrorIsFatal(t *testing.T) {
 	}
 }
 
-// TestMetrics: fsyncs are counted, and each put has its histogram.
+// TestMetrics counts fsyncs exactly, and operations by kind.
 func TestMetrics(t *testing.T) {
 	r := prometheus.NewRegistry()
-	s := openTest(t, t.TempDir(), Options{Metrics: r})
-	put(t, s, "tile/0/000.p/1", "x")
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	gather := func() map[string]float64 {
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				name := f.GetName()
+				for _, l := range m.GetLabel() {
+					name += " " + l.GetValue()
+				}
+				seen[name] += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+		return seen
 	}
-	seen := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			seen[f.GetName()] += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	for range 2 { // Close unregisters, so that a store can be opened again
+		s, err := Open(dir, Options{Metrics: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The file, its directory, and the three above that have new entries.
+		put(t, s, "tile/0/000.p/1", "x")
+		if n := gather()["daybook_storage_fsyncs_total"]; n != 5 {
+			t.Errorf("%v fsyncs for a first tile, want 5", n)
+		}
+		// Two files, two directories.
+		if err := s.Put(t.Context(), storage.Object{Name: "tile/0/000.p/2"}, storage.Object{Name: "checkpoint"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(t.Context(), "checkpoint"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.List(t.Context(), "issuer/"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(t.Context(), "tile/0/000.p/2"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Put(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]float64{
+			"daybook_storage_fsyncs_total":                       10,
+			"daybook_storage_operation_seconds hash_tile put":    1,
+			"daybook_storage_operation_seconds mixed put":        1,
+			"daybook_storage_operation_seconds none put":         1,
+			"daybook_storage_operation_seconds checkpoint get":   1,
+			"daybook_storage_operation_seconds issuer list":      1,
+			"daybook_storage_operation_seconds hash_tile delete": 1,
+		} {
+			if got := gather()[name]; got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left := gather(); len(left) != 0 {
+			t.Errorf("metrics left after Close: %v", left)
 		}
 	}
-	// The file, its directory, and the two new directories above.
-	if n := seen["daybook_storage_fsyncs_total"]; n < 4 {
-		t.Errorf("%v fsyncs for a first tile", n)
+
+	openTest(t, dir, Options{Metrics: r})
+	if _, err := Open(dir, Options{Metrics: r, ReadOnly: true}); err == nil || len(gather()) == 0 {
+		t.Errorf("second store with the same metrics: %v; the first one has %v", err, gather())
 	}
-	if n := seen["daybook_storage_operation_seconds"]; n != 1 {
-		t.Errorf("%v operations", n)
+}
+
+// TestOpen: what cannot be opened is said in words an operator can act on, and
+// nothing is left locked.
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "absent"): "does not exist: mount it, or create the log first",
+		file:                         "not a directory",
+	} {
+		for _, o := range []Options{{}, {ReadOnly: true}} {
+			if _, err := Open(path, o); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
+				t.Errorf("opening %s: %v, want %q", path, err, want)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("directory was made: %v", err)
+	}
+
+	r := prometheus.NewRegistry()
+	r.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_storage_fsyncs_total", Help: "Another."}))
+	if _, err := Open(dir, Options{Metrics: r}); err == nil {
+		t.Error("opened with a metric that is taken")
+	}
+	openTest(t, dir, Options{}) // the failed one has let go of the lock
+}
+
+// TestModes: a static file server that runs as somebody else can read
+// everything (F11).
+func TestModes(t *testing.T) {
+	old := syscall.Umask(0o022)
+	defer syscall.Umask(old)
+	dir := t.TempDir()
+	s := openTest(t, dir, Options{})
+	for range 2 {
+		put(t, s, "tile/0/x001/000.p/1", "x")
+		put(t, s, "checkpoint", "y")
+	}
+	for name, want := range map[string]os.FileMode{
+		"checkpoint": 0o644, "tile/0/x001/000.p/1": 0o644, "tile": 0o755 | os.ModeDir, "tile/0/x001/000.p": 0o755 | os.ModeDir,
+	} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
+// TestForeignFiles: what others put into the directory is not listed, and is
+// left alone.
+func TestForeignFiles(t *testing.T) {
+	dir := t.TempDir()
+	bundle := fmt.Sprintf("staging/7-%064x", 7)
+	for _, name := range []string{bundle, "staging/notes.txt", "staging/.tmp-1", "staging/.hidden", "staging/7-x/y", "other/file", ".htaccess"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, fmt.Sprintf("staging/8-%064x", 8)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, dir, Options{})
+	if got, err := s.List(t.Context(), "staging/"); err != nil || len(got) != 1 || got[0] != bundle {
+		t.Errorf("list: %q, %v, want %s alone", got, err, bundle)
+	}
+	for _, name := range []string{"staging/notes.txt", "staging/.hidden", "other/file", ".htaccess"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Errorf("foreign file: %v", err)
+		}
+	}
+}
+
+// TestTooLarge: a Get is bounded, and what cannot be got is not put.
+func TestTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, Options{})
+	put(t, s, "checkpoint", "x")
+	if err := os.Truncate(filepath.Join(dir, "checkpoint"), MaxObject+1); err != nil { // a sparse file
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "checkpoint"); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("get: %v, want ErrTooLarge", err)
+	}
+	// The pages of this slice are never touched.
+	if err := s.Put(t.Context(), storage.Object{Name: "tile/0/000", Data: make([]byte, MaxObject+1)}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("put: %v, want ErrTooLarge", err)
+	}
+}
+
+// TestRemovedDirectory: the objects of a directory that was removed under a
+// running log are not absent, they are lost.
+func TestRemovedDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, dir, Options{})
+	put(t, s, "checkpoint", "x")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, getErr := s.Get(t.Context(), "checkpoint")
+	_, listErr := s.List(t.Context(), "staging/")
+	for what, err := range map[string]error{"get": getErr, "list": listErr, "put": s.Put(t.Context(), storage.Object{Name: "checkpoint"}), "delete": s.Delete(t.Context(), "checkpoint")} {
+		if !errors.Is(err, durable.ErrGone) || errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("%s: %v, want ErrGone", what, err)
+		}
+	}
+}
+
+// TestLinksStayInside: a symbolic link cannot lead out of the directory.
+func TestLinksStayInside(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	s := openTest(t, dir, Options{})
+	if err := os.WriteFile(filepath.Join(outside, "000"), []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "tile"), 0o755), os.Symlink(outside, filepath.Join(dir, "tile", "0"))); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get(t.Context(), "tile/0/000"); err == nil || errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("get through a link: %q, %v", got, err)
+	}
+	if err := s.Put(t.Context(), storage.Object{Name: "tile/0/001"}); err == nil {
+		t.Error("put through a link")
 	}
 }
 
 func TestFreeSpace(t *testing.T) {
 	free, err := FreeSpace(t.TempDir())
-	if err != nil || free.Bytes == 0 {
+	if err != nil || free.Bytes <= 0 || free.Bytes > free.TotalBytes || free.Inodes > free.TotalInodes {
 		t.Errorf("%+v, %v", free, err)
 	}
 	if _, err := FreeSpace(filepath.Join(t.TempDir(), "absent")); err == nil {
