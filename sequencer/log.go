@@ -42,6 +42,9 @@ type Config struct {
 
 	Logger  *slog.Logger          // optional
 	Metrics prometheus.Registerer // optional
+	// Record is told about each round, by the goroutine in Run, before the next
+	// one can begin: it must not block. Optional.
+	Record func(RoundRecord)
 
 	// hook, in tests, is called before and after each step of a round. An
 	// error from it is the step's error; the step is not run if it comes before.
@@ -97,6 +100,7 @@ type Log struct {
 	timestamp int64                         // of head
 	stored    map[tlog.Fingerprint]struct{} // issuers known to be in the store
 	leftover  []string                      // bundles whose discard failed
+	last      RoundRecord                   // of the last round, for report
 
 	status atomic.Pointer[Status]
 	halted atomic.Pointer[error]
@@ -141,14 +145,17 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		if err := l.round(ctx); err != nil {
+			l.report(next, 0)
 			return l.halt(err)
 		}
+		due, skipped := next, time.Duration(0)
 		next = next.Add(l.c.Interval)
 		if late := time.Since(next); late >= 0 {
-			skipped := late/l.c.Interval + 1
+			skipped = late/l.c.Interval + 1
 			l.metrics.skipped.Add(float64(skipped))
 			next = next.Add(skipped * l.c.Interval)
 		}
+		l.report(due, int(skipped))
 		timer.Reset(time.Until(next))
 	}
 }
@@ -159,7 +166,10 @@ func (l *Log) drain(ctx context.Context) error {
 	l.turnstile.leave()
 	l.setStatus(func(s *Status) { s.Draining = true })
 	l.log.InfoContext(ctx, "draining: refusing new entries, running the last round")
-	if err := l.round(ctx); err != nil {
+	now := time.Now()
+	err := l.round(ctx)
+	l.report(now, 0)
+	if err != nil {
 		return l.halt(err)
 	}
 	l.log.InfoContext(ctx, "drained", "size", l.edge.Tree().N)

@@ -40,6 +40,7 @@ func outcomeOf(err error) outcome {
 }
 
 type metrics struct {
+	tally         tally                  // for the round records
 	intakes       *prometheus.CounterVec // by outcome, priority
 	intakeCached  map[intakeLabels]prometheus.Counter
 	waitSubmitter prometheus.Observer
@@ -122,8 +123,8 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 	for s := range m.steps {
 		m.steps[s] = steps.WithLabelValues(Step(s).String())
 	}
-	m.waitSubmitter, m.waitSequencer = wait.WithLabelValues("submitter"), wait.WithLabelValues("sequencer")
-	m.holdSubmitter, m.holdSequencer = hold.WithLabelValues("submitter"), hold.WithLabelValues("sequencer")
+	m.waitSubmitter, m.waitSequencer = maxObserver{wait.WithLabelValues("submitter"), &m.tally.wait}, wait.WithLabelValues("sequencer")
+	m.holdSubmitter, m.holdSequencer = maxObserver{hold.WithLabelValues("submitter"), &m.tally.hold}, hold.WithLabelValues("sequencer")
 	m.intakeCached = make(map[intakeLabels]prometheus.Counter)
 	for _, o := range []outcome{outcomeAdmitted, outcomeJoined, outcomeDuplicate, outcomeFull, outcomeEvicted, outcomeLimited,
 		outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeCanceled, outcomeCacheError} {
@@ -135,4 +136,7 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 }
 
 // intake counts an entry.
-func (m *metrics) intake(o outcome, p Priority) { m.intakeCached[intakeLabels{o, p}].Inc() }
+func (m *metrics) intake(o outcome, p Priority) {
+	m.intakeCached[intakeLabels{o, p}].Inc()
+	m.tally.add(o, p)
+}

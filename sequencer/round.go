@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -46,7 +45,9 @@ type round struct {
 	objects   []storage.Object // of the growth, and new issuers
 	head      []byte
 	wal       storage.WAL
-	steps     [stepCount]time.Duration
+	steps     StepDurations
+	putTook   time.Duration // both of StepRemember
+	walTook   time.Duration
 }
 
 // refusal is a failure of a round that changed nothing: its entries are
@@ -62,21 +63,7 @@ func (r refusal) Unwrap() error { return r.err }
 func (l *Log) round(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	r := &round{started: time.Now()}
-	err := l.sequence(ctx, r)
-	var refused refusal
-	switch {
-	case errors.As(err, &refused):
-		l.metrics.rounds.WithLabelValues("refused").Inc()
-		l.log.ErrorContext(ctx, "round failed before it committed anything; its entries were refused",
-			"entries", len(r.tickets), "cause", refused.err)
-		l.refuse(r)
-		return nil
-	case err != nil:
-		l.metrics.rounds.WithLabelValues("halted").Inc()
-		return err
-	}
-	l.record(ctx, r)
-	return nil
+	return l.finish(ctx, r, l.sequence(ctx, r))
 }
 
 // sequence is the round as a list of its steps.
@@ -299,12 +286,16 @@ func (l *Log) remember(ctx context.Context, r *round) error {
 	for _, leaf := range r.leaves {
 		records = append(records, storage.Record{Key: leaf.Entry.Key(), Position: leaf.Position})
 	}
+	start := time.Now()
 	var err error
 	if len(records) > 0 {
 		err = l.c.Cache.Put(ctx, records)
 	}
+	r.putTook = time.Since(start)
 	l.settle(ctx, r, err)
+	start = time.Now()
 	r.wal, err = l.c.Cache.Checkpoint(ctx)
+	r.walTook = time.Since(start)
 	if err != nil {
 		l.log.ErrorContext(ctx, "WAL checkpoint of the dedup cache failed", "cause", err)
 		return nil
@@ -363,31 +354,4 @@ func (l *Log) refuse(r *round) {
 	for _, t := range r.tickets {
 		t.fail(ErrRound)
 	}
-}
-
-// record writes the round's line in the log and its metrics.
-func (l *Log) record(ctx context.Context, r *round) {
-	took := time.Since(r.started)
-	l.metrics.rounds.WithLabelValues("ok").Inc()
-	l.metrics.round.Observe(took.Seconds())
-	l.metrics.roundSize.Observe(float64(len(r.tickets)))
-	level := slog.LevelDebug
-	if took > l.c.Interval {
-		l.metrics.slowRounds.Inc()
-		level = slog.LevelWarn
-	}
-	if !l.log.Enabled(ctx, level) {
-		return
-	}
-	attrs := []slog.Attr{slog.Int("entries", len(r.tickets)), slog.Int64("size", r.growth.Tree.N), slog.Duration("took", took),
-		slog.Duration("lock_wait", r.waited), slog.Int("wal_frames", r.wal.Frames), slog.Bool("wal_busy", r.wal.Busy)}
-	steps := make([]any, 0, stepCount)
-	for s, d := range r.steps {
-		steps = append(steps, slog.Duration(Step(s).String(), d))
-	}
-	msg := "round"
-	if level == slog.LevelWarn {
-		msg = "round took longer than the interval"
-	}
-	l.log.LogAttrs(ctx, level, msg, append(attrs, slog.Group("steps", steps...))...)
 }
