@@ -51,6 +51,5 @@
 //
 // # Accepted roots
 //
-// See [Roots]. What reloads them from files and URLs is not here: it parses
-// what it finds, calls [Roots.Union] and persists [Roots.PEM].
+// See [Roots]. Package rootsource loads them from files and URLs.
 package submission

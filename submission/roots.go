@@ -62,14 +62,32 @@ func (r *Roots) Union(certs []*cert.Certificate) (added int) {
 	return added
 }
 
+// Missing returns those certificates that are not in the set, each once, in
+// their order.
+func (r *Roots) Missing(certs []*cert.Certificate) []*cert.Certificate {
+	set := r.set.Load()
+	var missing []*cert.Certificate
+	seen := make(map[[32]byte]bool)
+	for _, c := range certs {
+		if set.byFingerprint[c.Fingerprint] == nil && !seen[c.Fingerprint] {
+			seen[c.Fingerprint] = true
+			missing = append(missing, c)
+		}
+	}
+	return missing
+}
+
 // Len returns the number of accepted roots.
 func (r *Roots) Len() int { return len(r.set.Load().certs) }
 
 // PEM returns all roots, in the order they were added, as the log persists
 // them in _roots.pem. [ParseRootsPEM] reads it back.
-func (r *Roots) PEM() []byte {
+func (r *Roots) PEM() []byte { return EncodeRootsPEM(r.set.Load().certs) }
+
+// EncodeRootsPEM returns certificates as PEM text, in their order.
+func EncodeRootsPEM(certs []*cert.Certificate) []byte {
 	var b []byte
-	for _, c := range r.set.Load().certs {
+	for _, c := range certs {
 		b = append(b, pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: c.Raw})...)
 	}
 	return b

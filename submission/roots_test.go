@@ -47,7 +47,7 @@ func TestMessyRoots(t *testing.T) {
 		}
 	}
 	if len(skipped) != 2 || !errors.Is(skipped[0], cert.ErrMalformed) || skipped[0].Block != 7 ||
-		!errors.Is(skipped[1], errEndEntity) || skipped[1].Block != 9 || !strings.Contains(skipped[1].Error(), "a01.aperta.example") {
+		!errors.Is(skipped[1], ErrEndEntity) || skipped[1].Block != 9 || !strings.Contains(skipped[1].Error(), "a01.aperta.example") {
 		t.Errorf("skipped: %v", skipped)
 	}
 }
@@ -114,8 +114,8 @@ func TestParseRootsPEMFaults(t *testing.T) {
 		{"empty block", "\n-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n" + rootPEM, 1, []fault{{1, 2, errPEMBase64, false}}},
 		{"not a certificate", armoured(pemCertificate, []byte("hello")) + rootPEM, 1, []fault{{1, 1, cert.ErrMalformed, true}}},
 		{"truncated DER", armoured(pemCertificate, root[:len(root)-9]) + rootPEM, 1, []fault{{1, 1, cert.ErrMalformed, true}}},
-		{"end entity", rootPEM + armoured(pemCertificate, leaf), 1, []fault{{2, strings.Count(rootPEM, "\n") + 1, errEndEntity, true}}},
-		{"end entity twice", armoured(pemCertificate, leaf) + armoured(pemCertificate, leaf) + rootPEM, 1, []fault{{1, 1, errEndEntity, true}}},
+		{"end entity", rootPEM + armoured(pemCertificate, leaf), 1, []fault{{2, strings.Count(rootPEM, "\n") + 1, ErrEndEntity, true}}},
+		{"end entity twice", armoured(pemCertificate, leaf) + armoured(pemCertificate, leaf) + rootPEM, 1, []fault{{1, 1, ErrEndEntity, true}}},
 	} {
 		certs, skipped, err := ParseRootsPEM([]byte(c.text))
 		if err != nil || len(certs) != c.roots || len(skipped) != len(c.faults) {
@@ -127,7 +127,7 @@ func TestParseRootsPEMFaults(t *testing.T) {
 			if got.Block != want.block || got.Line != want.line || !errors.Is(got, want.err) || got.Fingerprint != [32]byte{} != want.fingerprint {
 				t.Errorf("%s: skipped %v, want %v", c.name, got, want)
 			}
-			if errors.Is(got, errEndEntity) && (got.Fingerprint != sha256.Sum256(leaf) || !strings.Contains(got.Error(), "CommonName") && !strings.Contains(got.Error(), "DNS")) {
+			if errors.Is(got, ErrEndEntity) && (got.Fingerprint != sha256.Sum256(leaf) || !strings.Contains(got.Error(), "CommonName") && !strings.Contains(got.Error(), "DNS")) {
 				t.Errorf("%s: %v does not name the certificate", c.name, got)
 			}
 		}
@@ -183,6 +183,9 @@ func TestRootsUnion(t *testing.T) {
 		added int
 	}{{nil, 0}, {certs[1:2], 0}, {[]*cert.Certificate{certs[3], certs[1], certs[3], certs[2]}, 2}} {
 		before := r.set.Load()
+		if missing := r.Missing(c.union); len(missing) != c.added || c.added > 0 && (missing[0] != certs[3] || missing[1] != certs[2]) {
+			t.Errorf("%d are missing, want %d", len(missing), c.added)
+		}
 		if added := r.Union(c.union); added != c.added {
 			t.Errorf("Union added %d, want %d", added, c.added)
 		}

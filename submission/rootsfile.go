@@ -18,8 +18,25 @@ const pemCertificate = "CERTIFICATE"
 var (
 	errTruncated = errors.New("the PEM block has no END line")
 	errPEMBase64 = errors.New("the PEM block is not valid base64")
-	errEndEntity = errors.New("it is the certificate of an end entity, not of a certificate authority")
 )
+
+// ErrEndEntity means that a certificate must not be an accepted root, as it is
+// not that of a certificate authority.
+var ErrEndEntity = errors.New("it is the certificate of an end entity, not of a certificate authority")
+
+// ParseRoot parses a certificate that is meant as an accepted root, and keeps
+// der. With ErrEndEntity it returns the certificate all the same, so that it can
+// be named.
+func ParseRoot(der []byte) (*cert.Certificate, error) {
+	c, err := cert.Parse(der)
+	if err != nil {
+		return nil, err
+	}
+	if !mayBeRoot(c) {
+		return c, ErrEndEntity
+	}
+	return c, nil
+}
 
 // RootError says why a certificate of a root file was skipped.
 type RootError struct {
@@ -57,6 +74,12 @@ func (e *RootError) Unwrap() error { return e.Err }
 // It returns ErrNoRoots, wrapped, if nothing is left, which must not be taken
 // for an empty set.
 func ParseRootsPEM(text []byte) (roots []*cert.Certificate, skipped []*RootError, err error) {
+	return ParseRootsPEMWith(text, ParseRoot)
+}
+
+// ParseRootsPEMWith is ParseRootsPEM with another function in place of
+// ParseRoot, such as one that knows certificates which were parsed before.
+func ParseRootsPEMWith(text []byte, parse func(der []byte) (*cert.Certificate, error)) (roots []*cert.Certificate, skipped []*RootError, err error) {
 	seen := make(map[[32]byte]bool)
 	blocks := 0
 	eachPEMBlock(text, func(b pemBlock) {
@@ -72,12 +95,12 @@ func ParseRootsPEM(text []byte) (roots []*cert.Certificate, skipped []*RootError
 			}
 			seen[e.Fingerprint] = true
 			var c *cert.Certificate
-			if c, e.Err = cert.Parse(b.der); e.Err == nil {
-				if mayBeRoot(c) {
-					roots = append(roots, c)
-					return
-				}
-				e.Err, e.Names = errEndEntity, string(c.NamesJSON())
+			if c, e.Err = parse(b.der); e.Err == nil {
+				roots = append(roots, c)
+				return
+			}
+			if c != nil {
+				e.Names = string(c.NamesJSON())
 			}
 		}
 		skipped = append(skipped, e)
