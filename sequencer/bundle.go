@@ -13,9 +13,15 @@ import (
 
 // A staging bundle is one object that holds every object a round will write,
 // so that a single durable Put makes the round repeatable (S2). It is a magic
-// line, then per object the name (uint16 length) and the data (uint32 length),
-// then the SHA-256 of all that. It is private to this package: another program
-// that continues the log needs no bundle after a clean stop.
+// line, then the objects, then the SHA-256 of all that. It is private to this
+// package: another program that continues the log needs no bundle after a clean
+// stop.
+//
+// An object is its name, the name of its base, the length of the prefix that it
+// shares with its base, what follows the prefix, and, if it has a base, the
+// SHA-256 of the whole. A base is a partial tile of the tree before, which has
+// been durable since that tree was published. So a bundle is as large as what a
+// round adds, not as the tiles that it rewrites.
 
 const bundleMagic = "daybook staging bundle 1\n"
 
@@ -27,21 +33,29 @@ func bundleName(t tlog.Tree) string { return fmt.Sprintf("staging/%d-%x", t.N, t
 func encodeBundle(objects []storage.Object) []byte {
 	size := len(bundleMagic) + sha256.Size
 	for _, o := range objects {
-		size += 2 + len(o.Name) + 4 + len(o.Data)
+		size += 2 + len(o.Name) + 2 + len(o.Base) + 4 + 4 + len(o.Data) - o.Prefix + sha256.Size
 	}
 	b := append(make([]byte, 0, size), bundleMagic...)
 	for _, o := range objects {
 		b = binary.BigEndian.AppendUint16(b, uint16(len(o.Name)))
 		b = append(b, o.Name...)
-		b = binary.BigEndian.AppendUint32(b, uint32(len(o.Data)))
-		b = append(b, o.Data...)
+		b = binary.BigEndian.AppendUint16(b, uint16(len(o.Base)))
+		b = append(b, o.Base...)
+		b = binary.BigEndian.AppendUint32(b, uint32(o.Prefix))
+		b = binary.BigEndian.AppendUint32(b, uint32(len(o.Data)-o.Prefix))
+		b = append(b, o.Data[o.Prefix:]...)
+		if o.Base != "" {
+			sum := sha256.Sum256(o.Data)
+			b = append(b, sum[:]...)
+		}
 	}
 	sum := sha256.Sum256(b)
 	return append(b, sum[:]...)
 }
 
-// decodeBundle returns the objects of a bundle. Their data aliases b.
-func decodeBundle(b []byte) ([]storage.Object, error) {
+// decodeBundle returns the objects of a bundle. get returns a base; its errors
+// are passed on.
+func decodeBundle(b []byte, get func(name string) ([]byte, error)) ([]storage.Object, error) {
 	if len(b) < len(bundleMagic)+sha256.Size || !bytes.HasPrefix(b, []byte(bundleMagic)) {
 		return nil, errBundle
 	}
@@ -51,21 +65,52 @@ func decodeBundle(b []byte) ([]storage.Object, error) {
 	}
 	var objects []storage.Object
 	for s := body[len(bundleMagic):]; len(s) > 0; {
-		name, rest, ok := cut(s, 2)
-		if !ok {
-			return nil, errBundle
-		}
-		data, rest, ok := cut(rest, 4)
-		if !ok {
-			return nil, errBundle
-		}
-		o := storage.Object{Name: string(name), Data: data}
-		if k := storage.KindOf(o.Name); !k.Immutable() || k == storage.Staging {
-			return nil, fmt.Errorf("%w: it holds %q, which no round writes", errBundle, o.Name)
+		o, rest, err := decodeObject(s, get)
+		if err != nil {
+			return nil, err
 		}
 		objects, s = append(objects, o), rest
 	}
 	return objects, nil
+}
+
+func decodeObject(s []byte, get func(name string) ([]byte, error)) (o storage.Object, rest []byte, err error) {
+	name, s, ok1 := cut(s, 2)
+	base, s, ok2 := cut(s, 2)
+	if !ok1 || !ok2 || len(s) < 4 {
+		return o, nil, errBundle
+	}
+	prefix := int(binary.BigEndian.Uint32(s))
+	data, s, ok := cut(s[4:], 4)
+	if !ok {
+		return o, nil, errBundle
+	}
+	o = storage.Object{Name: string(name), Data: data, Base: string(base), Prefix: prefix}
+	if k := storage.KindOf(o.Name); !k.Immutable() || k == storage.Staging {
+		return o, nil, fmt.Errorf("%w: it holds %q, which no round writes", errBundle, o.Name)
+	}
+	if o.Base == "" {
+		if prefix != 0 {
+			return o, nil, errBundle
+		}
+		return o, s, nil
+	}
+	if len(s) < sha256.Size || storage.KindOf(o.Base) != storage.KindOf(o.Name) {
+		return o, nil, errBundle
+	}
+	sum, rest := s[:sha256.Size], s[sha256.Size:]
+	whole, err := get(o.Base)
+	if err != nil {
+		return o, nil, fmt.Errorf("reading %s, which %s extends: %w", o.Base, o.Name, err)
+	}
+	if prefix > len(whole) {
+		return o, nil, fmt.Errorf("%w: %s is shorter than what %s has of it", errBundle, o.Base, o.Name)
+	}
+	o.Data = append(whole[:prefix:prefix], data...)
+	if sha256.Sum256(o.Data) != [sha256.Size]byte(sum) {
+		return o, nil, fmt.Errorf("%w: %s does not continue %s as it should", errBundle, o.Name, o.Base)
+	}
+	return o, rest, nil
 }
 
 // cut splits a length-prefixed field off s; the prefix has size bytes.

@@ -166,7 +166,14 @@ func (l *Log) readBundle(ctx context.Context, tree tlog.Tree) ([]storage.Object,
 	if err != nil {
 		return nil, err
 	}
-	return decodeBundle(b)
+	return decodeBundle(b, func(name string) ([]byte, error) {
+		base, err := l.c.Store.Get(ctx, name)
+		if errors.Is(err, storage.ErrNotFound) {
+			// The bundle is there; it is the tile of the tree before that is not.
+			return nil, fmt.Errorf("%w: %s is gone", ErrInconsistent, name)
+		}
+		return base, err
+	})
 }
 
 // sweep looks at what rounds have left in staging. The bundle of the current

@@ -30,4 +30,9 @@ func NodeHash(left, right Hash) Hash { return tlog.NodeHash(left, right) }
 type Object struct {
 	Name string
 	Data []byte
+
+	// Base, if not "", names an object of the tree before, whose first Prefix
+	// bytes are those of Data. Who keeps both need not keep them twice.
+	Base   string
+	Prefix int
 }

@@ -22,12 +22,16 @@ type Edge struct {
 	hashes [maxLevel + 1][]Hash
 	data   []byte // TileLeaf structures of the partial data tile
 	names  []byte // lines of the partial names tile
+	// Compressed forms of data and names, as the last partial tiles hold them;
+	// empty after loading.
+	dataStream, namesStream stream
 }
 
 // Growth is what an append yields: the new tree head and the exact objects to
 // write, in an order in which every object comes after those it vouches for:
 // data and names tiles, then hash tiles from the lowest level up. The same
-// input gives the same bytes.
+// edge and leaves give the same bytes. (A partial data tile's bytes depend on
+// the rounds that it grew in, and so on the edge; its content does not.)
 type Growth struct {
 	Tree    Tree
 	Objects []Object
@@ -152,7 +156,8 @@ func (e *Edge) Tree() Tree { return e.tree }
 // Append grows the tree by leaves, whose indexes must continue it. Neither the
 // edge nor the leaves are changed. With no leaves the growth has no objects.
 func (e *Edge) Append(leaves []Leaf) (*Edge, *Growth, error) {
-	n := &Edge{tree: e.tree, data: grown(e.data, leaves), names: append([]byte(nil), e.names...)}
+	n := &Edge{tree: e.tree, data: grown(e.data, leaves), names: append([]byte(nil), e.names...),
+		dataStream: e.dataStream, namesStream: e.namesStream}
 	for l := range e.hashes {
 		n.hashes[l] = append([]Hash(nil), e.hashes[l]...)
 	}
@@ -169,9 +174,11 @@ func (e *Edge) Append(leaves []Leaf) (*Edge, *Growth, error) {
 		n.hashes[0] = append(n.hashes[0], leaf.Hash())
 		n.tree.N++
 		if n.tree.N%TileWidth == 0 {
-			leafTiles = n.leafTiles(leafTiles, n.tree.N/TileWidth-1, TileWidth)
-			n.data, n.names = nil, nil
-			hashTiles = n.closeHashTiles(hashTiles)
+			leafTiles = append(leafTiles,
+				Object{Name: Tile{L: DataLevel, N: n.tree.N/TileWidth - 1, W: TileWidth}.Path(), Data: Compress(n.data)},
+				Object{Name: Tile{L: NamesLevel, N: n.tree.N/TileWidth - 1, W: TileWidth}.Path(), Data: Compress(n.names)})
+			n.data, n.names, n.dataStream, n.namesStream = nil, nil, stream{}, stream{}
+			hashTiles = n.closeHashTiles(hashTiles, e)
 		}
 	}
 	for _, t := range HashTiles(n.tree.N) {
@@ -179,25 +186,47 @@ func (e *Edge) Append(leaves []Leaf) (*Edge, *Growth, error) {
 			continue
 		}
 		if t.L == 0 {
-			leafTiles = n.leafTiles(leafTiles, t.N, t.W)
+			leafTiles = append(leafTiles, n.openTiles(t, e)...)
 		}
-		hashTiles = append(hashTiles, Object{t.Path(), encodeHashTile(n.hashes[t.L])})
+		hashTiles = append(hashTiles, e.hashTile(t, n.hashes[t.L]))
 	}
 	n.tree.Hash = n.root()
 	return n, &Growth{Tree: n.tree, Objects: append(leafTiles, hashTiles...)}, nil
 }
 
-func (e *Edge) leafTiles(objects []Object, n int64, w int) []Object {
-	return append(objects,
-		Object{Tile{L: DataLevel, N: n, W: w}.Path(), Compress(e.data)},
-		Object{Tile{L: NamesLevel, N: n, W: w}.Path(), Compress(e.names)})
+// openTiles returns the partial data and names tile of an edge that grew from
+// before, with the width and index of hash tile t.
+func (e *Edge) openTiles(t Tile, before *Edge) []Object {
+	tile := func(level int, open *stream, old stream, content []byte) Object {
+		*open = open.extended(content)
+		o := Object{Name: Tile{L: level, N: t.N, W: t.W}.Path(), Data: open.gzip()}
+		if w := before.tree.N % TileWidth; old.size > 0 && before.tree.N/TileWidth == t.N && w > 0 {
+			o.Base, o.Prefix = Tile{L: level, N: t.N, W: int(w)}.Path(), len(gzipHeader)+len(old.blocks)
+		}
+		return o
+	}
+	return []Object{
+		tile(DataLevel, &e.dataStream, before.dataStream, e.data),
+		tile(NamesLevel, &e.namesStream, before.namesStream, e.names),
+	}
 }
 
-// closeHashTiles moves the hashes of full tiles one level up.
-func (e *Edge) closeHashTiles(objects []Object) []Object {
+// hashTile returns hash tile t of a tree that grew from e.
+func (e *Edge) hashTile(t Tile, hashes []Hash) Object {
+	o := Object{Name: t.Path(), Data: encodeHashTile(hashes)}
+	n := e.tree.N >> (TileHeight * t.L)
+	if w := n % TileWidth; n/TileWidth == t.N && w > 0 {
+		o.Base, o.Prefix = Tile{L: t.L, N: t.N, W: int(w)}.Path(), int(w)*sha256.Size
+	}
+	return o
+}
+
+// closeHashTiles moves the hashes of full tiles one level up. The edge grew from
+// before.
+func (e *Edge) closeHashTiles(objects []Object, before *Edge) []Object {
 	for l := 0; l < maxLevel && len(e.hashes[l]) == TileWidth; l++ {
 		t := Tile{L: l, N: e.tree.N>>(TileHeight*(l+1)) - 1, W: TileWidth}
-		objects = append(objects, Object{t.Path(), encodeHashTile(e.hashes[l])})
+		objects = append(objects, before.hashTile(t, e.hashes[l]))
 		e.hashes[l+1] = append(e.hashes[l+1], tileRoot(e.hashes[l]))
 		e.hashes[l] = nil
 	}

@@ -75,6 +75,23 @@ func (r *reference) root(t testing.TB) Hash {
 // stored collects the objects of growths, uncompressed.
 type stored map[string][]byte
 
+// checkBases verifies what growths say about the objects that theirs extend,
+// which are kept, as stored, in raw.
+func checkBases(t testing.TB, raw stored, g *Growth) (based int) {
+	t.Helper()
+	for _, o := range g.Objects {
+		if o.Base != "" {
+			based++
+			base, ok := raw[o.Base]
+			if !ok || o.Prefix > len(base) || !bytes.Equal(base[:o.Prefix], o.Data[:o.Prefix]) {
+				t.Fatalf("%s does not start with %d bytes of %s", o.Name, o.Prefix, o.Base)
+			}
+		}
+		raw[o.Name] = o.Data
+	}
+	return based
+}
+
 func (s stored) apply(t testing.TB, g *Growth) {
 	t.Helper()
 	for _, o := range g.Objects {
@@ -130,7 +147,8 @@ func wantTiles(size int64) []Tile {
 func TestAppendMatchesReference(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	sizes := map[int64]bool{0: true, 1: true, 255: true, 256: true, 257: true, 512: true, 65535: true, 65536: true, 65537: true, 66000: true}
-	edge, ref, objects := NewEdge(), &reference{}, stored{}
+	edge, ref, objects, raw := NewEdge(), &reference{}, stored{}, stored{}
+	based := 0
 	for size := int64(0); size < 66000; {
 		next := min(66000, size+rnd.Int64N(700))
 		for s := range sizes {
@@ -156,6 +174,7 @@ func TestAppendMatchesReference(t *testing.T) {
 			t.Fatalf("size %d: tree head %v, want %v", size, growth.Tree, want)
 		}
 		objects.apply(t, growth)
+		based += checkBases(t, raw, growth)
 		edge = grown
 		if !sizes[size] {
 			continue
@@ -179,10 +198,13 @@ func TestAppendMatchesReference(t *testing.T) {
 		}
 		assertSameGrowth(t, edge, loaded, size)
 	}
+	if based < 100 {
+		t.Errorf("only %d objects extend an earlier one", based)
+	}
 }
 
 // assertSameGrowth checks that two edges are equal where it counts: they grow
-// by the same bytes.
+// by the same content.
 func assertSameGrowth(t *testing.T, a, b *Edge, size int64) {
 	t.Helper()
 	var leaves []Leaf
@@ -201,7 +223,16 @@ func assertSameGrowth(t *testing.T, a, b *Edge, size int64) {
 		t.Fatalf("size %d: a loaded edge grows to %v, the original to %v", size, gb.Tree, ga.Tree)
 	}
 	for i := range ga.Objects {
-		if ga.Objects[i].Name != gb.Objects[i].Name || !bytes.Equal(ga.Objects[i].Data, gb.Objects[i].Data) {
+		a, b := ga.Objects[i], gb.Objects[i]
+		if strings.HasPrefix(a.Name, "tile/data/") || strings.HasPrefix(a.Name, "tile/names/") {
+			if a.Data, err = Decompress(a.Data, 1<<24); err != nil {
+				t.Fatal(err)
+			}
+			if b.Data, err = Decompress(b.Data, 1<<24); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a.Name != b.Name || !bytes.Equal(a.Data, b.Data) {
 			t.Fatalf("size %d: a loaded edge writes another %s", size, ga.Objects[i].Name)
 		}
 	}

@@ -2,35 +2,101 @@ package tlog
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"sync"
 
-	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/flate"
 )
 
-// compressionLevel of data and names tiles. Partial tiles are compressed anew
-// each round, so the level is a fast one.
-const compressionLevel = gzip.BestSpeed
+const (
+	// fullLevel compresses full tiles, which are kept and read for ever. Over
+	// partialLevel it saves 4% of the bytes for 8 microseconds an entry
+	// (measured on tiles of a public log).
+	fullLevel = 6
+	// partialLevel compresses what is new in a partial tile, each round.
+	partialLevel = 2
+	// dictSize is how far back a partial tile's new part may refer. Without it
+	// the parts of small rounds would be 10% to 150% larger.
+	dictSize = 16 << 10
+)
 
-var writers = sync.Pool{New: func() any {
-	w, err := gzip.NewWriterLevel(nil, compressionLevel)
-	if err != nil {
-		panic(err) // the level is a constant
+// gzipHeader is the header of RFC 1952 with nothing optional: no name, no time,
+// unknown operating system.
+var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
+
+// gzipTrailerSize is an empty last block, CRC-32 and size.
+const gzipTrailerSize = 2 + 4 + 4
+
+// stream is the compressed form of an open data or names tile, which grows by
+// what a round adds: deflate blocks without a last one. It is immutable.
+type stream struct {
+	blocks []byte
+	size   int    // bytes of content that the blocks stand for
+	crc    uint32 // of that content
+}
+
+// extended returns the stream of content, of which it compresses only what is
+// new.
+func (s stream) extended(content []byte) stream {
+	added := content[s.size:]
+	if len(added) == 0 {
+		return s
 	}
-	return w
-}}
+	dict := content[max(0, s.size-dictSize):s.size]
+	return stream{
+		blocks: deflate(append(make([]byte, 0, len(s.blocks)+len(added)/2+64), s.blocks...), added, dict, partialLevel),
+		size:   len(content),
+		crc:    crc32.Update(s.crc, crc32.IEEETable, added),
+	}
+}
 
-// Compress returns b as one gzip member. The same input gives the same bytes.
+// gzip returns the stream as one complete gzip member.
+func (s stream) gzip() []byte {
+	b := make([]byte, 0, len(gzipHeader)+len(s.blocks)+gzipTrailerSize)
+	b = append(b, gzipHeader...)
+	b = append(b, s.blocks...)
+	b = append(b, 3, 0) // a last block, empty
+	b = binary.LittleEndian.AppendUint32(b, s.crc)
+	return binary.LittleEndian.AppendUint32(b, uint32(s.size))
+}
+
+// Compress returns b as one gzip member, compressed as full tiles are. The same
+// input gives the same bytes.
 func Compress(b []byte) []byte {
-	w := writers.Get().(*gzip.Writer)
-	defer writers.Put(w)
-	buf := bytes.NewBuffer(make([]byte, 0, len(b)/2+64))
-	w.Reset(buf)
+	s := stream{size: len(b), crc: crc32.ChecksumIEEE(b)}
+	s.blocks = deflate(make([]byte, 0, len(b)/3+64), b, nil, fullLevel)
+	return s.gzip()
+}
+
+// deflaters holds a pool per level.
+var deflaters = map[int]*sync.Pool{partialLevel: newDeflaters(partialLevel), fullLevel: newDeflaters(fullLevel)}
+
+func newDeflaters(level int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		w, err := flate.NewWriter(nil, level)
+		if err != nil {
+			panic(err) // the level is a constant
+		}
+		return w
+	}}
+}
+
+// deflate appends the deflate blocks of content, none of them the last, which
+// may refer back to dict. It ends at a byte boundary.
+func deflate(dst, content, dict []byte, level int) []byte {
+	pool := deflaters[level]
+	w := pool.Get().(*flate.Writer)
+	defer pool.Put(w)
+	buf := bytes.NewBuffer(dst)
+	w.ResetDict(buf, dict) // plain Reset would keep the last dictionary
 	// Writes to a bytes.Buffer do not fail.
-	_, _ = w.Write(b)
-	_ = w.Close()
+	_, _ = w.Write(content)
+	_ = w.Flush()
 	return buf.Bytes()
 }
 
