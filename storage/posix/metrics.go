@@ -2,6 +2,7 @@ package posix
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,7 @@ type metrics struct {
 	registerer prometheus.Registerer // may be nil
 	operations *prometheus.HistogramVec
 	fsyncs     prometheus.Counter
+	synced     atomic.Int64 // the same number, to be read
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -64,9 +66,14 @@ func (m *metrics) counting(fsys durable.FS) durable.FS {
 	return durable.Hook(fsys, durable.Hooks{After: func(c durable.Call, _ error) {
 		if c.Op == durable.OpSync || c.Op == durable.OpSyncDir {
 			m.fsyncs.Inc()
+			m.synced.Add(1)
 		}
 	}})
 }
+
+// Fsyncs returns how often the store has called fsync, on files and
+// directories, since it was opened.
+func (s *Store) Fsyncs() int64 { return s.metrics.synced.Load() }
 
 // observe starts the clock of an operation; the returned function stops it.
 func (m *metrics) observe(op, kind string) (stop func()) {
