@@ -61,7 +61,7 @@ func BenchmarkIntake(b *testing.B) {
 				mu.Lock()
 				s := subs[next%len(subs)]
 				if next++; next%len(subs) == 0 {
-					l.privileged(func() { l.pool = newPool(0) })
+					l.privileged(func() { l.openPool() })
 				}
 				mu.Unlock()
 				if _, err := l.Submit(context.Background(), s); err != nil {

@@ -3,6 +3,7 @@ package sequencer
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/daybook-ct/daybook/tlog"
@@ -93,6 +94,34 @@ func (l *Log) Submit(ctx context.Context, s Submission) (*Ticket, error) {
 	return t, err
 }
 
+// Preflight returns the error with which Submit would refuse an entry of this
+// priority from this network now, before anything is known of the entry, or nil.
+// It never blocks and reads no cache, so what is refused for lack of room costs
+// next to nothing. It is advice: Submit may decide otherwise a moment later.
+//
+// An entry that the full pool holds already would be joined by Submit; its
+// resubmission is refused here like any other.
+func (l *Log) Preflight(from netip.Prefix, p Priority) error {
+	if err := l.halted.Load(); err != nil {
+		l.metrics.intake(outcomeHalted, p)
+		return ErrHalted
+	}
+	if l.sunset() {
+		l.metrics.intake(outcomeSunset, p)
+		return ErrSunset
+	}
+	l.poolMu.Lock()
+	_, ok := l.pool.room(p, from)
+	l.poolMu.Unlock()
+	if !ok {
+		l.metrics.intake(outcomeFullEarly, p)
+		return ErrFull
+	}
+	return nil
+}
+
+func (l *Log) sunset() bool { return !l.c.Sunset.IsZero() && !time.Now().Before(l.c.Sunset) }
+
 // intake decides about one entry, in the order of the design: closed, known in
 // memory, full, known in the cache, admitted. It runs inside the turnstile, so
 // nothing in it may block but the cache get (S9), and a refusal for lack of
@@ -101,7 +130,7 @@ func (l *Log) intake(ctx context.Context, s *Submission) (t *Ticket, o outcome, 
 	if l.closed != nil {
 		return nil, outcomeOf(l.closed), nil, l.closed
 	}
-	if !l.c.Sunset.IsZero() && !time.Now().Before(l.c.Sunset) {
+	if l.sunset() {
 		return nil, outcomeSunset, nil, ErrSunset
 	}
 	key := s.Entry.Key()
@@ -111,7 +140,7 @@ func (l *Log) intake(ctx context.Context, s *Submission) (t *Ticket, o outcome, 
 		}
 		return t, outcomeJoined, nil, nil
 	}
-	victim, ok := l.pool.room(s)
+	victim, ok := l.pool.room(s.Priority, s.Submitter)
 	if !ok {
 		return nil, outcomeFull, nil, ErrFull
 	}
@@ -129,11 +158,13 @@ func (l *Log) intake(ctx context.Context, s *Submission) (t *Ticket, o outcome, 
 		}
 		return &Ticket{done: closedChan, position: position}, outcomeDuplicate, nil, nil
 	}
+	t = newTicket(s)
+	l.poolMu.Lock()
 	if victim != nil {
 		l.pool.evict(victim)
 	}
-	t = newTicket(s)
 	l.pool.admit(t)
+	l.poolMu.Unlock()
 	return t, outcomeAdmitted, victim, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -86,7 +87,10 @@ type Log struct {
 	// way, until its keys are in the cache; unremembered holds the keys of
 	// earlier rounds whose cache put failed. Together with the cache they
 	// answer for every key that was ever admitted and not refused (S6). All
-	// are guarded by turnstile.
+	// are guarded by turnstile. The open pool changes only with poolMu held as
+	// well, so that Preflight can look at it while the turnstile is busy; poolMu
+	// is never held while anything can block.
+	poolMu       sync.Mutex
 	pool         *pool
 	inFlight     *pool
 	unremembered map[tlog.Key]tlog.Position
@@ -189,7 +193,8 @@ func (l *Log) halt(cause error) error {
 	if l.inFlight != nil {
 		pending = append(pending, l.inFlight.tickets()...)
 	}
-	l.pool, l.inFlight = newPool(l.c.PoolSize), nil
+	l.openPool()
+	l.inFlight = nil
 	l.turnstile.leave()
 	for _, t := range pending {
 		t.fail(ErrHalted)

@@ -439,6 +439,56 @@ func TestFullPoolCostsNoCacheGet(t *testing.T) {
 	}
 }
 
+// TestPreflight agrees with Submit about a full pool, and answers while the
+// turnstile is held.
+func TestPreflight(t *testing.T) {
+	p := newProbe()
+	l := p.open(t, 10)
+	if err := l.Preflight(network(1), Low); err != nil {
+		t.Errorf("an empty pool: %v", err)
+	}
+	for i := range 10 {
+		s := newEntry(t, i, Priority(i%2))
+		s.Submitter = network(1)
+		if _, err := l.Submit(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.turnstile.enterFirst()
+	for _, c := range []struct {
+		submitter int
+		priority  Priority
+		want      error
+	}{
+		{1, High, nil},    // displaces a low one
+		{1, Low, ErrFull}, // holds most of the low ones itself
+		{2, Low, nil},     // holds less
+		{2, High, nil},
+	} {
+		if err := l.Preflight(network(c.submitter), c.priority); !errors.Is(err, c.want) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	l.turnstile.leave()
+	for i := 10; i < 15; i++ {
+		s := newEntry(t, i, High)
+		s.Submitter = network(1)
+		if _, err := l.Submit(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Preflight(network(1), High); !errors.Is(err, ErrFull) {
+		t.Errorf("full of its own high ones: %v", err)
+	}
+	if err := l.Preflight(network(2), High); err != nil {
+		t.Errorf("full of another's: %v", err)
+	}
+	_ = l.halt(errors.New("boom"))
+	if err := l.Preflight(network(2), High); !errors.Is(err, ErrHalted) {
+		t.Errorf("halted: %v", err)
+	}
+}
+
 // TestEvicted: an evicted entry gets its answer at once, and a fresh chance later
 // (reports F25).
 func TestEvicted(t *testing.T) {

@@ -15,6 +15,7 @@ const (
 	outcomeJoined     outcome = "joined"    // known in memory
 	outcomeDuplicate  outcome = "duplicate" // known in the cache
 	outcomeFull       outcome = "full"
+	outcomeFullEarly  outcome = "full_early" // refused by Preflight
 	outcomeEvicted    outcome = "evicted"
 	outcomeLimited    outcome = "limited"
 	outcomeBusy       outcome = "busy"
@@ -126,7 +127,7 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 	m.waitSubmitter, m.waitSequencer = maxObserver{wait.WithLabelValues("submitter"), &m.tally.wait}, wait.WithLabelValues("sequencer")
 	m.holdSubmitter, m.holdSequencer = maxObserver{hold.WithLabelValues("submitter"), &m.tally.hold}, hold.WithLabelValues("sequencer")
 	m.intakeCached = make(map[intakeLabels]prometheus.Counter)
-	for _, o := range []outcome{outcomeAdmitted, outcomeJoined, outcomeDuplicate, outcomeFull, outcomeEvicted, outcomeLimited,
+	for _, o := range []outcome{outcomeAdmitted, outcomeJoined, outcomeDuplicate, outcomeFull, outcomeFullEarly, outcomeEvicted, outcomeLimited,
 		outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeCanceled, outcomeCacheError} {
 		for _, p := range []Priority{High, Low} {
 			m.intakeCached[intakeLabels{o, p}] = m.intakes.WithLabelValues(string(o), p.String())

@@ -6,8 +6,8 @@ import (
 	"github.com/daybook-ct/daybook/tlog"
 )
 
-// pool is one round's admissions. It is guarded by the log's turnstile until
-// the round closes it, and read-only afterwards.
+// pool is one round's admissions. Log.pool says what guards it until the round
+// closes it; it is read-only afterwards.
 type pool struct {
 	limit int // 0 is no limit
 	byKey map[tlog.Key]*Ticket
@@ -29,25 +29,25 @@ func (p *pool) class(pr Priority) *class {
 	return &p.high
 }
 
-// room decides whether s may enter: ok is false if the pool is full and holds
-// nothing that s may displace; otherwise victim is the ticket that has to give
+// room decides whether an entry of this priority and submitter may enter: ok is false if the pool is full and holds
+// nothing that it may displace; otherwise victim is the ticket that has to give
 // way, nil while there is space. The pool is not changed.
 //
 // Any low entry gives way to a high one. Within a class, the submitter that
 // holds most gives way to one that would still hold less afterwards, which
 // approaches max-min fairness and cannot go back and forth. The newest entry of
 // the one who gives way goes: those who wait longest stay.
-func (p *pool) room(s *Submission) (victim *Ticket, ok bool) {
+func (p *pool) room(pr Priority, submitter netip.Prefix) (victim *Ticket, ok bool) {
 	if p.limit == 0 || len(p.byKey) < p.limit {
 		return nil, true
 	}
-	if s.Priority == High {
+	if pr == High {
 		if v := p.low.heaviest(); v != nil {
 			return v.newest(), true
 		}
 	}
-	c := p.class(s.Priority)
-	if v := c.heaviest(); v != nil && v.count() > c.held(s.Submitter)+1 {
+	c := p.class(pr)
+	if v := c.heaviest(); v != nil && v.count() > c.held(submitter)+1 {
 		return v.newest(), true
 	}
 	return nil, false

@@ -112,11 +112,20 @@ func (l *Log) runStep(ctx context.Context, r *round, s Step, run func(context.Co
 // l.inFlight (S6).
 func (l *Log) closePool(_ context.Context, r *round) error {
 	r.waited = l.privileged(func() {
-		r.pool, l.pool = l.pool, newPool(l.c.PoolSize)
+		r.pool = l.openPool()
 		l.inFlight = r.pool
 	})
 	r.tickets = r.pool.tickets()
 	return nil
+}
+
+// openPool puts an empty pool in the place of the open one, which it returns.
+// The caller is inside the turnstile.
+func (l *Log) openPool() (closed *pool) {
+	l.poolMu.Lock()
+	defer l.poolMu.Unlock()
+	closed, l.pool = l.pool, newPool(l.c.PoolSize)
+	return closed
 }
 
 // privileged runs f inside the turnstile as the sequencer; f must not block. It

@@ -49,7 +49,7 @@ func BenchmarkValidate(b *testing.B) {
 	v := newValidator(b, rootOf(ca))
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		p, err := v.validate(chains[i%len(chains)].Certificates, true)
+		p, err := v.validate(chains[i%len(chains)].Certificates, true, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -66,9 +66,9 @@ type path struct {
 // where it must be.
 //
 // What costs little and what the submitter would want to know first is looked
-// at first. Signatures come last and from the root down, so that a chain that
+// at first; then worth says whether the rest is worth the work. Signatures come last and from the root down, so that a chain that
 // no accepted root stands behind costs one check and not one per certificate.
-func (v *validator) validate(chain [][]byte, precert bool) (*path, error) {
+func (v *validator) validate(chain [][]byte, precert bool, worth func(leaf *cert.Certificate) error) (*path, error) {
 	leaf, err := cert.Parse(chain[0])
 	if err != nil {
 		return nil, unparsable(0, err)
@@ -95,6 +95,11 @@ func (v *validator) validate(chain [][]byte, precert bool) (*path, error) {
 	}
 	if err := v.checkLeaf(leaf); err != nil {
 		return nil, err
+	}
+	if worth != nil {
+		if err := worth(leaf); err != nil {
+			return nil, err
+		}
 	}
 	if err := p.anchor(cache); err != nil {
 		return nil, err

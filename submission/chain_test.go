@@ -45,7 +45,7 @@ func newValidator(t testing.TB, roots ...[]byte) *testValidator {
 func (v *testValidator) cost(t testing.TB, chain [][]byte) (misses, checks int) {
 	t.Helper()
 	v.misses = 0
-	p, err := v.validate(chain, false)
+	p, err := v.validate(chain, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestOnlyVerifiedIsRemembered(t *testing.T) {
 	chain := makeChain(t, impostor, 1, testca.Leaf{})
 	for range 2 {
 		// Same names, other key: the intermediate does not verify.
-		if _, err := v.validate(chain, false); !errors.Is(err, errUnknownRoot) {
+		if _, err := v.validate(chain, false, nil); !errors.Is(err, errUnknownRoot) {
 			t.Fatalf("the impostor's chain: %v", err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestOnlyVerifiedIsRemembered(t *testing.T) {
 	// The impostor's leaf under the real intermediate, which is remembered.
 	good := makeChain(t, ca, 1, testca.Leaf{})
 	for range 2 {
-		if _, err := v.validate([][]byte{chain[0], good[1]}, false); !errors.Is(err, errSignature) {
+		if _, err := v.validate([][]byte{chain[0], good[1]}, false, nil); !errors.Is(err, errSignature) {
 			t.Fatalf("a leaf of another key: %v", err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestSameNameRoots(t *testing.T) {
 		{others[:5], 0, errUnknownRoot},
 	} {
 		v := newValidator(t, c.roots...)
-		p, err := v.validate(chain, false)
+		p, err := v.validate(chain, false, nil)
 		if !errors.Is(err, c.err) {
 			t.Errorf("%d roots: %v, want %v", len(c.roots), err, c.err)
 			continue
@@ -266,10 +266,10 @@ func TestConcurrentValidation(t *testing.T) {
 			wg.Go(func() {
 				<-added[i] // from here on the CA is accepted for good
 				for n := range rounds {
-					if _, err := v.validate(chains[i][(g+n)%4], false); err != nil {
+					if _, err := v.validate(chains[i][(g+n)%4], false, nil); err != nil {
 						t.Errorf("CA %d: %v", i, err)
 					}
-					if _, err := v.validate(unknown, false); !errors.Is(err, errUnknownRoot) {
+					if _, err := v.validate(unknown, false, nil); !errors.Is(err, errUnknownRoot) {
 						t.Errorf("unknown CA: %v", err)
 					}
 				}
@@ -356,7 +356,7 @@ func TestRememberedSignature(t *testing.T) {
 	v := newValidator(t, rootOf(ca), rootOf(impostor))
 	chain, other := makeChain(t, ca, 1, testca.Leaf{IncludeRoot: true}), makeChain(t, impostor, 1, testca.Leaf{IncludeRoot: true})
 	for _, c := range [][][]byte{chain, other} {
-		if _, err := v.validate(c, false); err != nil {
+		if _, err := v.validate(c, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -366,7 +366,7 @@ func TestRememberedSignature(t *testing.T) {
 		{chain[0], chain[1], other[2], other[3]},
 		{chain[0], other[1], other[2], other[3]},
 	} {
-		if _, err := v.validate(c, false); !errors.Is(err, errSignature) {
+		if _, err := v.validate(c, false, nil); !errors.Is(err, errSignature) {
 			t.Errorf("a chain of two CAs: %v", err)
 		}
 	}

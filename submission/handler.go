@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/daybook-ct/daybook/cert"
 	"github.com/daybook-ct/daybook/sequencer"
 	"github.com/daybook-ct/daybook/tlog"
 )
@@ -52,10 +53,12 @@ type Options struct {
 
 	// TrustedProxies are the networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
-	// Preflight, if not nil, is asked before a submission's body is read, so
-	// that what will be refused anyway costs next to nothing. Its errors are
+	// Preflight, if not nil, is asked whether an entry of this priority would be
+	// refused right now, so that what will be refused anyway costs little: with
+	// High before the body is read and again before it is parsed, and with the
+	// entry's own priority before signatures are verified. Its errors are
 	// those of Log.Add. It must not block.
-	Preflight func(from netip.Prefix) error
+	Preflight func(from netip.Prefix, p sequencer.Priority) error
 
 	Logger  *slog.Logger          // default: none
 	Metrics prometheus.Registerer // default: none
@@ -81,6 +84,9 @@ func NewHandler(o Options) (*Handler, error) {
 	}
 	if !o.Window.Start.IsZero() && !o.Window.Limit.IsZero() && !o.Window.Start.Before(o.Window.Limit) {
 		return nil, errors.New("submission: the NotAfter window " + o.Window.String() + " is empty")
+	}
+	if o.Preflight == nil {
+		o.Preflight = func(netip.Prefix, sequencer.Priority) error { return nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -201,10 +207,8 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, ev *event) error
 func (h *Handler) submit(w http.ResponseWriter, r *http.Request, precert bool, ev *event) ([]byte, error) {
 	ctx := r.Context()
 	ev.from = submitter(r, h.o.TrustedProxies)
-	if h.o.Preflight != nil {
-		if err := h.o.Preflight(ev.from); err != nil {
-			return nil, err
-		}
+	if err := h.o.Preflight(ev.from, sequencer.High); err != nil {
+		return nil, err
 	}
 	s, err := h.admissible(w, r, precert, ev)
 	if err != nil {
@@ -230,6 +234,10 @@ func (h *Handler) admissible(w http.ResponseWriter, r *http.Request, precert boo
 		return sequencer.Submission{}, err
 	}
 	defer h.validating.give()
+	// The pool may have filled up while this request waited.
+	if err := h.o.Preflight(ev.from, sequencer.High); err != nil {
+		return sequencer.Submission{}, err
+	}
 	start := time.Now()
 	h.metrics.slotWait.Observe(start.Sub(waiting).Seconds())
 	defer func() { h.metrics.validation.Observe(time.Since(start).Seconds()) }()
@@ -238,7 +246,9 @@ func (h *Handler) admissible(w http.ResponseWriter, r *http.Request, precert boo
 		return sequencer.Submission{}, err
 	}
 	ev.chain = len(s.chain)
-	p, err := h.validator.validate(s.chain, precert)
+	p, err := h.validator.validate(s.chain, precert, func(leaf *cert.Certificate) error {
+		return h.o.Preflight(ev.from, priority(leaf, start))
+	})
 	if err != nil {
 		return sequencer.Submission{}, err
 	}

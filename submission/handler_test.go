@@ -263,8 +263,11 @@ func TestClientGone(t *testing.T) {
 // TestPreflight: who will be refused anyway is refused before the body is read.
 func TestPreflight(t *testing.T) {
 	var asked netip.Prefix
-	o := Options{TrustedProxies: testProxies, Preflight: func(from netip.Prefix) error {
+	o := Options{TrustedProxies: testProxies, Preflight: func(from netip.Prefix, p sequencer.Priority) error {
 		asked = from
+		if p != sequencer.High {
+			t.Errorf("asked for %v before anything is known of the entry", p)
+		}
 		return sequencer.ErrFull
 	}}
 	s := newSite(t, o)
@@ -275,6 +278,40 @@ func TestPreflight(t *testing.T) {
 	s.ServeHTTP(w, r)
 	if w.Code != 503 || w.Header().Get("Retry-After") != "1" || asked != netip.MustParsePrefix("198.51.100.7/32") {
 		t.Errorf("status %d, asked for %v", w.Code, asked)
+	}
+}
+
+// TestPreflightByPriority: a pool that would take a fresh entry only refuses an old
+// one before any signature is verified.
+func TestPreflightByPriority(t *testing.T) {
+	var asked []sequencer.Priority
+	s := newSite(t, Options{Preflight: func(_ netip.Prefix, p sequencer.Priority) error {
+		asked = append(asked, p)
+		if p == sequencer.Low {
+			return sequencer.ErrFull
+		}
+		return nil
+	}})
+	now := time.Now()
+	for i, c := range []struct {
+		leaf testca.Leaf
+		want int
+		asks []sequencer.Priority
+	}{
+		{testca.Leaf{Precert: true}, 200, []sequencer.Priority{sequencer.High, sequencer.High, sequencer.High}},
+		{testca.Leaf{Precert: true, NotBefore: now.Add(-72 * time.Hour)}, 503, []sequencer.Priority{sequencer.High, sequencer.High, sequencer.Low}},
+	} {
+		asked = nil
+		chain := s.chain(t, uint64(i), c.leaf).Certificates
+		// A broken signature would be noticed, and answered with 400.
+		if c.want == 503 {
+			leaf := chain[0]
+			leaf[len(leaf)-1] ^= 1
+		}
+		w := post(s, "add-pre-chain", chainBody(chain))
+		if w.Code != c.want || !slices.Equal(asked, c.asks) {
+			t.Errorf("status %d, want %d; asked %v, want %v", w.Code, c.want, asked, c.asks)
+		}
 	}
 }
 

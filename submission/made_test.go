@@ -73,7 +73,7 @@ func TestMadeChains(t *testing.T) {
 	oldRoot := m.make("R", "R", noBasicConstraints)
 	signingRoot := m.make("A", "A", precertSigning)
 	reason := func(precert bool, roots [][]byte, chain ...[]byte) error {
-		_, err := newValidator(t, roots...).validate(chain, precert)
+		_, err := newValidator(t, roots...).validate(chain, precert, nil)
 		return err
 	}
 	for _, c := range []struct {
@@ -165,10 +165,10 @@ func TestRootSetsApart(t *testing.T) {
 	one, other := newValidator(t, rootOf(newCA(t, testca.Options{Name: "One"}))), newValidator(t, rootOf(newCA(t, testca.Options{Name: "Other"})))
 	one.roots.Union([]*cert.Certificate{shared})
 	chain := makeChain(t, ca, 1, testca.Leaf{})
-	if _, err := one.validate(chain, false); err != nil {
+	if _, err := one.validate(chain, false, nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := other.validate(chain, false); !errors.Is(err, errUnknownRoot) {
+	if _, err := other.validate(chain, false, nil); !errors.Is(err, errUnknownRoot) {
 		t.Errorf("the other log: %v", err)
 	}
 }

@@ -206,7 +206,7 @@ func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, logger *slo
 
 func (l *openLog) openHandlers(signer *checkpoint.Signer, proxies []netip.Prefix, metrics prometheus.Registerer) (err error) {
 	l.submission, err = submission.NewHandler(submission.Options{
-		Log: l.sequencer, Signer: signer, Roots: l.roots,
+		Log: l.sequencer, Signer: signer, Roots: l.roots, Preflight: l.sequencer.Preflight,
 		Window:      submission.Window{Start: l.o.WindowStart, Limit: l.o.WindowLimit},
 		AllowAnyEKU: l.o.AcceptAnyEKU, RefusePrecertSigning: l.o.RefusePrecertSigning,
 		TrustedProxies: proxies, Logger: l.log, Metrics: metrics,
