@@ -199,6 +199,10 @@ var corruptions = []corruption{
 	{name: "checkpoint of another tree", do: func(t *testing.T, l *testLog) {
 		l.signed(t, tlog.Tree{N: testSize, Hash: tlog.Hash{1}}, l.time)
 	}, object: "checkpoint", entry: -1, what: "does not hash to the root"},
+	{name: "checkpoint of another tree, and a broken tile", do: func(t *testing.T, l *testLog) {
+		l.signed(t, tlog.Tree{N: testSize, Hash: tlog.Hash{1}}, l.time)
+		flip("tile/0/001", 32*7)(t, l)
+	}, object: "checkpoint", entry: -1, what: "does not hash to the root"},
 	{name: "checkpoint beyond the tiles", do: func(t *testing.T, l *testLog) {
 		l.signed(t, tlog.Tree{N: testSize + 1, Hash: tlog.Hash{1}}, l.time)
 	}, object: "tile/0/002.p/89", entry: -1, what: "not served (404), nor is the full tile"},
@@ -572,4 +576,18 @@ func TestServedName(t *testing.T) {
 		}
 		h.ServeHTTP(w, r)
 	})), Options{})
+}
+
+// TestStops: after a fault, what lies behind it is not downloaded.
+func TestStops(t *testing.T) {
+	l := ownLog(t)
+	l.remove(t, "tile/data/000")
+	h := l.handler(t)
+	r, err := verifyLog(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/tile/data/001" {
+			t.Error("the tile after the fault was read")
+		}
+		h.ServeHTTP(w, r)
+	})), Options{Workers: 1})
+	wantFault(t, r, err, "tile/data/000", -1, "not served")
 }

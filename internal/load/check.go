@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,10 +28,11 @@ type answers struct {
 	changed  sync.Cond
 	waiting  []pending
 	bytes    int64
+	catchUp  bool // the first worker is to verify until half the limit is free
 	hurry    bool // all workers are to verify
 	ended    bool
 	promises map[uint64]monitor.Promise // by chain number
-	moved    int64
+	moved    []monitor.Promise          // further ones for the same entry
 	first    error
 	failures int64
 
@@ -59,7 +62,8 @@ func (a *answers) add(q request, body []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.waiting = append(a.waiting, p)
-	if a.bytes += int64(len(body)) + pendingSize; a.bytes > a.limit {
+	if a.bytes += int64(len(body)) + pendingSize; a.bytes > a.limit && !a.catchUp {
+		a.catchUp = true
 		a.changed.Broadcast()
 	}
 }
@@ -70,7 +74,10 @@ func (a *answers) work(first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for {
-		for len(a.waiting) == 0 || !(a.hurry || (first && a.bytes > a.limit/2)) {
+		if a.bytes <= a.limit/2 {
+			a.catchUp = false
+		}
+		for len(a.waiting) == 0 || !(a.hurry || (first && a.catchUp)) {
 			if a.ended {
 				return
 			}
@@ -96,10 +103,10 @@ func (a *answers) note(n uint64, promise monitor.Promise, err error) {
 		}
 		return
 	}
-	if was, ok := a.promises[n]; ok && was != promise {
-		// Both must be kept: a log may log an entry twice.
-		a.moved++
-		a.promises[^n] = promise
+	if was, ok := a.promises[n]; ok {
+		if was != promise { // both must be kept: a log may log an entry twice
+			a.moved = append(a.moved, promise)
+		}
 		return
 	}
 	a.promises[n] = promise
@@ -173,14 +180,8 @@ func (r *run) check(ctx context.Context) error {
 		r.o.Progress(Progress{Phase: Verifying, Done: done, Total: total, Accepted: r.result.Accepted})
 	})
 	a := r.answers
-	r.result.SCTs, r.result.Moved = a.verified.Load()-a.failures, a.moved
-	promises := make([]monitor.Promise, 0, len(a.promises))
-	for n, p := range a.promises {
-		promises = append(promises, p)
-		if _, twin := a.promises[^n]; !twin || n < ^n {
-			r.result.Distinct++
-		}
-	}
+	r.result.SCTs, r.result.Moved, r.result.Distinct = a.verified.Load()-a.failures, int64(len(a.moved)), int64(len(a.promises))
+	promises := slices.AppendSeq(a.moved, maps.Values(a.promises))
 	var errs []error
 	if a.failures > 0 {
 		errs = append(errs, fmt.Errorf("%d of %d answers have no valid SCT, the first: %w", a.failures, r.result.Accepted, a.first))

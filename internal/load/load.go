@@ -257,6 +257,9 @@ func (r *run) send(ctx context.Context) error {
 		// Duplicates before the first answer are new entries.
 		limit += min(uint64(r.o.Count)-limit, uint64(2*r.o.Clients))
 	}
+	if r.o.Rate > 0 && r.o.Duration > 0 && limit == 0 {
+		limit = uint64(r.o.Rate*r.o.Duration.Seconds()) + 1 // more will not be due
+	}
 	src := newSource(making, r.plan, limit, r.ahead(), runtime.GOMAXPROCS(0))
 	defer src.owner.Wait()
 	defer stop()

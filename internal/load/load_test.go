@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/daybook-ct/daybook/internal/testca"
@@ -143,7 +144,7 @@ func TestRunForgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Moved == 0 || r.TreeAfter != 60 || r.Distinct >= 60 {
+	if r.Moved == 0 || r.TreeAfter != 60 || r.Distinct+r.Moved != 60 || r.Parity.Promises != 60 {
 		t.Errorf("result %+v", r)
 	}
 }
@@ -268,6 +269,15 @@ func TestRunFails(t *testing.T) {
 				return leaf, true
 			}
 		}, "does not have the promised timestamp"},
+		{"second promise for one entry", func(l *fakeLog, o *Options) {
+			o.Count, o.Duplicates, l.forget = 60, 0.3, true
+			l.lie = func(leaf tlog.Leaf) (tlog.Leaf, bool) {
+				if _, again := l.known[leaf.Entry.Key()]; again {
+					leaf.Timestamp--
+				}
+				return leaf, true
+			}
+		}, "does not have the promised timestamp"},
 		{"wrong key", func(l *fakeLog, o *Options) { o.Key = []byte("no key") }, "public key"},
 		{"no issuers", func(l *fakeLog, _ *Options) {
 			l.lie = func(leaf tlog.Leaf) (tlog.Leaf, bool) {
@@ -366,6 +376,35 @@ func TestLatency(t *testing.T) {
 	if got, want := latency(d), (Latency{1000, 500, 500, 900, 990, 1000}); got != want {
 		t.Errorf("of 1 to 1000: %+v, want %+v", got, want)
 	}
+}
+
+// TestAnswersWait: SCTs are verified after the run, and before only as far as
+// memory asks for it.
+func TestAnswersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newFakeLog(t)
+		p := &plan{ca: newCA(t), notBefore: time.Now(), notAfter: time.Now().Add(time.Hour)}
+		const size = 1000
+		a := newAnswers(p, l.signer.Verifier(), 20*size)
+		add := func(n int) {
+			for range n {
+				a.add(request{}, make([]byte, size-pendingSize))
+			}
+			synctest.Wait()
+		}
+		add(20)
+		if n := a.verified.Load(); n != 0 || len(a.waiting) != 20 {
+			t.Errorf("%d verified, %d wait; want 0 and 20", n, len(a.waiting))
+		}
+		add(1)
+		if n := a.verified.Load(); n != 11 || len(a.waiting) != 10 || a.bytes != 10*size {
+			t.Errorf("%d verified, %d wait with %d bytes; want 11, and 10 with half the limit", n, len(a.waiting), a.bytes)
+		}
+		a.finish(func(int64, int64) {})
+		if n := a.verified.Load(); n != 21 || a.failures != 21 || len(a.waiting) != 0 {
+			t.Errorf("%d verified, %d failed, %d wait; want all 21", n, a.failures, len(a.waiting))
+		}
+	})
 }
 
 // TestPlan: shares are met, and what a number means does not change.

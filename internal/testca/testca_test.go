@@ -193,6 +193,9 @@ func TestLoad(t *testing.T) {
 	if _, err := Load(ca.RootPEM(), otherKey, Options{}); err == nil {
 		t.Error("root was loaded with a key of another root")
 	}
+	if _, err := Load(other.RootPEM(), mustKey(t, newCAOrFail(t, Options{})), Options{Direct: true}); err == nil {
+		t.Error("root that issues leaves itself was loaded with a key of another root")
+	}
 	if _, err := Load(otherKey, otherKey, Options{}); err == nil {
 		t.Error("key was loaded as a root")
 	}
@@ -208,6 +211,15 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	verify(t, loaded, makeOrFail(t, loaded, 9, leaf()))
+}
+
+func mustKey(t *testing.T, ca *CA) []byte {
+	t.Helper()
+	key, err := ca.RootKeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 func TestBody(t *testing.T) {
