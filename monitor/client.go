@@ -214,15 +214,30 @@ func (c *Client) decompress(ctx context.Context, name string, raw []byte, limit 
 		}
 		b, err = gunzip(raw, limit)
 	}
-	switch {
-	case errors.Is(err, tlog.ErrTooLarge):
-		return nil, fault(name, "decompresses to more than %d bytes", limit)
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fault(name, "gzip stream is cut short")
-	case err != nil:
-		return nil, fault(name, "does not decompress: %v", err)
+	return b, gunzipFault(name, limit, err)
+}
+
+// Decompress returns the content of a gzip-compressed object, of at most limit
+// bytes. The error is a *[Fault].
+func Decompress(name string, raw []byte, limit int64) ([]byte, error) {
+	b, err := gunzip(raw, limit)
+	if err := gunzipFault(name, limit, err); err != nil {
+		return nil, err
 	}
 	return b, nil
+}
+
+// gunzipFault puts an error of gunzip in words.
+func gunzipFault(name string, limit int64, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, tlog.ErrTooLarge):
+		return fault(name, "decompresses to more than %d bytes", limit)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fault(name, "gzip stream is cut short")
+	}
+	return fault(name, "does not decompress: %v", err)
 }
 
 // gunzip is strict where tlog.Decompress is: the checksum must match.

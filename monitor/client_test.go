@@ -278,10 +278,10 @@ func TestUnavailable(t *testing.T) {
 // TestEmptyRoot: a root that the empty tree does not have.
 func TestEmptyRoot(t *testing.T) {
 	client := newTestClient(t, func(*http.Request) (*http.Response, error) { return response(404, ""), nil }, ClientOptions{})
-	if _, err := openTree(t.Context(), client, tlog.Tree{Hash: tlog.Hash{1}}); err == nil || !strings.Contains(err.Error(), "root of the empty tree is wrong") {
+	if _, err := openTree(t.Context(), client, tlog.Tree{Hash: tlog.Hash{1}}, false, stop); err == nil || !strings.Contains(err.Error(), "root of the empty tree is wrong") {
 		t.Error(err)
 	}
-	if _, err := openTree(t.Context(), client, tlog.Tree{Hash: tlog.EmptyRoot}); err != nil {
+	if _, err := openTree(t.Context(), client, tlog.Tree{Hash: tlog.EmptyRoot}, false, stop); err != nil {
 		t.Error(err)
 	}
 }
@@ -319,33 +319,33 @@ func TestTall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	tr, err := openTree(t.Context(), client, head)
+	tr, err := openTree(t.Context(), client, head, false, stop)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := int64(0); n <= size/tlog.TileWidth; n++ {
-		hashes, _, err := tr.hashes(t.Context(), 0, n)
-		if err != nil || hashes[0][0] != 0 || hashes[0][1] != byte(n) {
+		hashes, err := tr.hashes(t.Context(), 0, n, stop)
+		if err != nil || !hashes.sound || hashes.list[0][0] != 0 || hashes.list[0][1] != byte(n) {
 			t.Fatalf("tile %d: %v", n, err)
 		}
 	}
 	if want := int64(274 + 2 + 1); tr.tiles != want {
 		t.Errorf("%d tiles verified, want %d", tr.tiles, want)
 	}
-	if _, _, err := tr.hashes(t.Context(), 0, size/tlog.TileWidth+1); err == nil {
+	if _, err := tr.hashes(t.Context(), 0, size/tlog.TileWidth+1, stop); err == nil {
 		t.Error("tile beyond the tree was read")
 	}
 	flip("tile/1/000", 32*9)(t, l)
-	tr2, err := openTree(t.Context(), client, head)
+	tr2, err := openTree(t.Context(), client, head, false, stop)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = tr2.hashes(t.Context(), 0, 9)
+	_, err = tr2.hashes(t.Context(), 0, 9, stop)
 	wantFault(t, nil, err, "tile/1/000", -1, "does not hash to hash 0 of tile/2/000.p/1")
 }
 
 func TestInfo(t *testing.T) {
-	info, err := takenClient(t).Info(t.Context())
+	info, err := ReadInfo(t.Context(), takenClient(t))
 	if err != nil {
 		t.Fatal(err)
 	}

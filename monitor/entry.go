@@ -15,43 +15,54 @@ import (
 // checkEntry verifies that an entry holds together: its certificate parses,
 // all issuers are served, a precertificate yields the TBSCertificate and
 // issuer_key_hash that were logged, and, if asked for, each certificate was
-// signed by the next one. It returns the certificate and the number of
-// signatures verified.
-func (v *verification) checkEntry(ctx context.Context, name string, leaf tlog.Leaf) (*cert.Certificate, int64, error) {
+// signed by the next one. It returns the certificate, if it parses, and the
+// number of signatures verified.
+func (c *Checker) checkEntry(ctx context.Context, name string, leaf tlog.Leaf, found Found) (*cert.Certificate, int64, error) {
 	e := leaf.Entry
 	der := e.Certificate()
 	if e.Type() == tlog.PrecertEntry {
 		der = e.Precertificate()
 	}
-	c, err := cert.Parse(der)
+	parsed, err := cert.Parse(der)
 	if err != nil {
-		return nil, 0, entryFault(name, leaf.Index, "certificate does not parse: %v", err)
+		return nil, 0, found(entryFault(name, leaf.Index, "certificate does not parse: %v", err))
 	}
 	issuers := make([]*cert.Certificate, len(e.Chain()))
+	whole := true
 	for i, fp := range e.Chain() {
-		if issuers[i], err = v.issuers.get(ctx, fp); err != nil {
-			var f *Fault
-			if errors.As(err, &f) { // say which entry needs it
-				f = entryFault(f.Object, leaf.Index, "%s", f.What).values(f.Got, f.Want)
-				f.cause = errors.Unwrap(err)
-				return nil, 0, f
-			}
+		if issuers[i], err = c.issuers.get(ctx, fp); err == nil {
+			continue
+		}
+		whole = false
+		var f *Fault
+		if errors.As(err, &f) { // say which entry needs it
+			f = entryFault(f.Object, leaf.Index, "%s", f.What).values(f.Got, f.Want)
+			f.cause = errors.Unwrap(err)
+			err = found(f)
+		}
+		if err != nil {
 			return nil, 0, err
 		}
 	}
-	if f := checkForm(name, leaf, c, issuers); f != nil {
-		return nil, 0, f
+	if !whole {
+		return parsed, 0, nil
 	}
-	if !v.o.Signatures {
-		return c, 0, nil
+	if f := checkForm(name, leaf, parsed, issuers); f != nil {
+		return parsed, 0, found(f)
 	}
-	n, err := v.checkSignatures(name, leaf, c, issuers)
-	return c, n, err
+	if !c.o.Signatures {
+		return parsed, 0, nil
+	}
+	n, f := c.checkSignatures(name, leaf, parsed, issuers)
+	if f != nil {
+		return parsed, n, found(f)
+	}
+	return parsed, n, nil
 }
 
 // checkForm verifies the parts of an entry against each other (RFC 6962
 // sections 3.1 and 3.2).
-func checkForm(name string, leaf tlog.Leaf, c *cert.Certificate, issuers []*cert.Certificate) error {
+func checkForm(name string, leaf tlog.Leaf, c *cert.Certificate, issuers []*cert.Certificate) *Fault {
 	e := leaf.Entry
 	if e.Type() == tlog.X509Entry {
 		if c.Poison != cert.NoPoison {
@@ -87,31 +98,32 @@ func checkForm(name string, leaf tlog.Leaf, c *cert.Certificate, issuers []*cert
 // checkSignatures verifies that each certificate of the chain was signed by
 // the next one; the last one is an accepted root, whose own signature, if any,
 // is not part of the path.
-func (v *verification) checkSignatures(name string, leaf tlog.Leaf, c *cert.Certificate, issuers []*cert.Certificate) (int64, error) {
+func (c *Checker) checkSignatures(name string, leaf tlog.Leaf, child *cert.Certificate, issuers []*cert.Certificate) (int64, *Fault) {
 	var n int64
 	for i, issuer := range issuers {
-		if i > 0 && v.issuers.signed(c, issuer) {
-			c = issuer
+		if i > 0 && c.issuers.signed(child, issuer) {
+			child = issuer
 			continue
 		}
-		if err := c.CheckSignatureFrom(issuer); err != nil {
-			return n, entryFault(name, leaf.Index, "certificate %x was not signed by %x: %v", c.Fingerprint, issuer.Fingerprint, err)
+		if err := child.CheckSignatureFrom(issuer); err != nil {
+			return n, entryFault(name, leaf.Index, "certificate %x was not signed by %x: %v", child.Fingerprint, issuer.Fingerprint, err)
 		}
 		if n++; i > 0 {
-			v.issuers.setSigned(c, issuer)
+			c.issuers.setSigned(child, issuer)
 		}
-		c = issuer
+		child = issuer
 	}
 	return n, nil
 }
 
-// maxIssuers bounds the parsed issuers that are kept. Logs have some thousands;
-// beyond it, some are read again.
+// maxIssuers bounds the parsed issuers that are kept, and the signatures between
+// them that are known.
 const maxIssuers = 20000
 
 // issuers reads each issuer once. It is safe for concurrent use.
 type issuers struct {
-	client *Client
+	src  Source
+	most int // issuers that are kept
 
 	mu     sync.Mutex
 	calls  map[tlog.Fingerprint]*issuerCall
@@ -125,8 +137,8 @@ type issuerCall struct {
 	err  error
 }
 
-func newIssuers(c *Client) *issuers {
-	return &issuers{client: c, calls: map[tlog.Fingerprint]*issuerCall{}, links: map[[2]tlog.Fingerprint]bool{}}
+func newIssuers(src Source, most int) *issuers {
+	return &issuers{src: src, most: most, calls: map[tlog.Fingerprint]*issuerCall{}, links: map[[2]tlog.Fingerprint]bool{}}
 }
 
 func (s *issuers) get(ctx context.Context, fp tlog.Fingerprint) (*cert.Certificate, error) {
@@ -134,7 +146,7 @@ func (s *issuers) get(ctx context.Context, fp tlog.Fingerprint) (*cert.Certifica
 	call, ok := s.calls[fp]
 	if !ok {
 		for k := range s.calls { // any will do
-			if len(s.calls) < maxIssuers {
+			if len(s.calls) < s.most {
 				break
 			}
 			delete(s.calls, k)
@@ -159,7 +171,7 @@ func (s *issuers) get(ctx context.Context, fp tlog.Fingerprint) (*cert.Certifica
 // (static-ct-api, Issuers).
 func (s *issuers) read(ctx context.Context, fp tlog.Fingerprint) (*cert.Certificate, error) {
 	name := fmt.Sprintf("issuer/%x", fp)
-	der, err := s.client.Get(ctx, name, maxIssuer)
+	der, err := s.src.Get(ctx, name, maxIssuer)
 	if errors.Is(err, ErrNotFound) {
 		return nil, missing(name, "")
 	}

@@ -27,12 +27,17 @@ type LogInfo struct {
 
 const infoName = "log.v3.json"
 
+// Identify is the function [Identify] on this log.
+func (c *Client) Identify(ctx context.Context, origin string, key []byte) (LogInfo, error) {
+	return Identify(ctx, c, origin, key)
+}
+
 // Identify returns what is known of a log: the given origin and key, and for
 // those not given what log.v3.json says. A submission URL on a loopback
 // address, as development logs have it, does not name the log; then the
 // checkpoint's own first line is taken for the origin.
-func (c *Client) Identify(ctx context.Context, origin string, key []byte) (LogInfo, error) {
-	info, err := c.Info(ctx)
+func Identify(ctx context.Context, src Source, origin string, key []byte) (LogInfo, error) {
+	info, err := ReadInfo(ctx, src)
 	given := origin != "" && len(key) > 0
 	if err != nil && (!given || errors.Is(err, ErrUnavailable) || ctx.Err() != nil) {
 		return LogInfo{}, err
@@ -46,7 +51,7 @@ func (c *Client) Identify(ctx context.Context, origin string, key []byte) (LogIn
 	if info.Origin != "" {
 		return info, nil
 	}
-	signed, err := c.Get(ctx, "checkpoint", checkpoint.MaxNoteSize)
+	signed, err := src.Get(ctx, "checkpoint", checkpoint.MaxNoteSize)
 	if errors.Is(err, ErrNotFound) {
 		return LogInfo{}, missing("checkpoint", "")
 	}
@@ -57,10 +62,10 @@ func (c *Client) Identify(ctx context.Context, origin string, key []byte) (LogIn
 	return info, nil
 }
 
-// Info reads log.v3.json. What it says is believed only as far as the
+// ReadInfo reads log.v3.json. What it says is believed only as far as the
 // checkpoint bears it out.
-func (c *Client) Info(ctx context.Context) (LogInfo, error) {
-	b, err := c.Get(ctx, infoName, 1<<20)
+func ReadInfo(ctx context.Context, src Source) (LogInfo, error) {
+	b, err := src.Get(ctx, infoName, 1<<20)
 	if errors.Is(err, ErrNotFound) {
 		return LogInfo{}, missing(infoName, ": give the log's key and origin")
 	}

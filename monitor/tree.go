@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,12 +15,12 @@ import (
 // each. Tiles are visited in order, so that few are needed at a time.
 const maxUpperTiles = 512
 
-// tree reads the hash tiles of one tree head. Every tile that it returns is
-// verified up to the root. It is safe for concurrent use.
+// tree reads the hash tiles of one tree head. It is safe for concurrent use.
 type tree struct {
-	client *Client
-	head   tlog.Tree
-	edge   map[int]edgeTile // partial tiles on the right edge, by level
+	src      Source
+	head     tlog.Tree
+	thorough bool               // see CheckerOptions
+	edge     map[int]tileHashes // partial tiles on the right edge, by level
 
 	mu    sync.Mutex
 	upper map[tlog.Tile]*tileCall
@@ -29,81 +28,58 @@ type tree struct {
 	tiles int64       // verified so far
 }
 
-type edgeTile struct {
-	name   string // of the object that was read
-	hashes []tlog.Hash
+// tileHashes are the hashes of a tile.
+type tileHashes struct {
+	name  string      // of the object that was read
+	list  []tlog.Hash // nil if they are not known
+	sound bool        // verified up to the root; false only after a fault was told
 }
 
 // tileCall is a tile that is or was read once for all who want it.
 type tileCall struct {
 	done   chan struct{}
-	hashes []tlog.Hash
+	hashes tileHashes
 	err    error
 }
 
 // openTree reads the right edge of a tree and verifies it against the root.
-func openTree(ctx context.Context, c *Client, head tlog.Tree) (*tree, error) {
-	t := &tree{client: c, head: head, edge: map[int]edgeTile{}, upper: map[tlog.Tile]*tileCall{}}
+func openTree(ctx context.Context, src Source, head tlog.Tree, thorough bool, found Found) (*tree, error) {
+	t := &tree{src: src, head: head, thorough: thorough, edge: map[int]tileHashes{}, upper: map[tlog.Tile]*tileCall{}}
 	var names []string
+	whole := true
 	for _, tile := range tlog.HashTiles(head.N) {
-		hashes, name, err := c.hashTile(ctx, tile)
-		if err != nil {
+		hashes, name, err := readHashTile(ctx, src, tile)
+		if err := tell(err, found); err != nil {
 			return nil, err
 		}
-		t.edge[tile.L] = edgeTile{name, hashes}
-		t.tiles++
+		if err != nil {
+			name, whole = tile.Path(), false
+		} else {
+			t.tiles++
+		}
+		t.edge[tile.L] = tileHashes{name, hashes, false}
 		names = append(names, name)
 	}
-	root := edgeRoot(func(l int) []tlog.Hash { return t.edge[l].hashes })
-	if root == head.Hash {
+	root := t.edgeRoot()
+	if whole && root == head.Hash {
+		for l, e := range t.edge {
+			e.sound = true
+			t.edge[l] = e
+		}
 		return t, nil
 	}
 	if len(names) == 0 {
-		return nil, fault("checkpoint", "root of the empty tree is wrong").values(head.Hash, root)
+		return t, found(fault("checkpoint", "root of the empty tree is wrong").values(head.Hash, root))
 	}
-	if f := t.findGuilty(ctx); f != nil {
-		return nil, f
+	mended, err := t.mendEdge(ctx, found)
+	if err != nil || mended || !whole {
+		return t, err
 	}
-	return nil, fault("checkpoint", "right edge of the tree of size %d (%s) does not hash to the root", head.N, strings.Join(names, ", ")).values(root, head.Hash)
+	return t, found(fault("checkpoint", "right edge of the tree of size %d (%s) does not hash to the root", head.N, strings.Join(names, ", ")).values(root, head.Hash))
 }
 
-// tile reads a tile, and instead of a partial tile that is gone the full one
-// (static-ct-api, Merkle Tree). name is the object that was read.
-func (c *Client) tile(ctx context.Context, t tlog.Tile, limit int64) (b []byte, name string, err error) {
-	b, err = c.Get(ctx, t.Path(), limit)
-	if !errors.Is(err, ErrNotFound) {
-		return b, t.Path(), err
-	}
-	if t.W == tlog.TileWidth {
-		return nil, "", missing(t.Path(), "")
-	}
-	full := t
-	full.W = tlog.TileWidth
-	b, err = c.Get(ctx, full.Path(), limit)
-	if errors.Is(err, ErrNotFound) {
-		return nil, "", missing(t.Path(), ", nor is the full tile")
-	}
-	return b, full.Path(), err
-}
-
-// hashTile reads a hash tile, unverified but for its length.
-func (c *Client) hashTile(ctx context.Context, t tlog.Tile) (hashes []tlog.Hash, name string, err error) {
-	b, name, err := c.tile(ctx, t, tlog.TileWidth*sha256.Size)
-	if err != nil {
-		return nil, "", err
-	}
-	want := t.W * sha256.Size
-	if name != t.Path() {
-		want = tlog.TileWidth * sha256.Size
-	}
-	if len(b) != want {
-		return nil, "", fault(name, "wrong length in bytes").values(len(b), want)
-	}
-	hashes, err = tlog.ParseHashTile(t, b[:t.W*sha256.Size])
-	if err != nil {
-		return nil, "", fault(name, "%v", err)
-	}
-	return hashes, name, nil
+func (t *tree) edgeRoot() tlog.Hash {
+	return edgeRoot(func(l int) []tlog.Hash { return t.edge[l].list })
 }
 
 // full reports whether tile n of a level is full.
@@ -111,20 +87,18 @@ func (t *tree) full(level int, n int64) bool {
 	return n < t.head.N>>(tlog.TileHeight*(level+1))
 }
 
-// hashes returns the hashes of tile n of a level, verified, and the name of
-// the object that they were read from.
-func (t *tree) hashes(ctx context.Context, level int, n int64) ([]tlog.Hash, string, error) {
+// hashes returns the hashes of tile n of a level.
+func (t *tree) hashes(ctx context.Context, level int, n int64, found Found) (tileHashes, error) {
 	if !t.full(level, n) {
 		e, ok := t.edge[level]
 		if !ok || n != t.head.N>>(tlog.TileHeight*(level+1)) {
-			return nil, "", fmt.Errorf("tile %d of level %d is beyond a tree of size %d", n, level, t.head.N)
+			return tileHashes{}, fmt.Errorf("tile %d of level %d is beyond a tree of size %d", n, level, t.head.N)
 		}
-		return e.hashes, e.name, nil
+		return e, nil
 	}
 	tile := tlog.Tile{L: level, N: n, W: tlog.TileWidth}
 	if level == 0 { // each is needed once
-		hashes, err := t.read(ctx, tile)
-		return hashes, tile.Path(), err
+		return t.read(ctx, tile, found)
 	}
 	t.mu.Lock()
 	call, ok := t.upper[tile]
@@ -139,52 +113,70 @@ func (t *tree) hashes(ctx context.Context, level int, n int64) ([]tlog.Hash, str
 	}
 	t.mu.Unlock()
 	if !ok {
-		call.hashes, call.err = t.read(ctx, tile)
+		call.hashes, call.err = t.read(ctx, tile, found)
 		close(call.done)
 	}
 	select {
 	case <-call.done:
-		return call.hashes, tile.Path(), call.err
+		return call.hashes, call.err
 	case <-ctx.Done():
-		return nil, "", ctx.Err()
+		return tileHashes{}, ctx.Err()
 	}
 }
 
 // read reads a full tile and verifies it against the level above.
-func (t *tree) read(ctx context.Context, tile tlog.Tile) ([]tlog.Hash, error) {
-	above, aboveName, err := t.hashes(ctx, tile.L+1, tile.N/tlog.TileWidth)
+func (t *tree) read(ctx context.Context, tile tlog.Tile, found Found) (tileHashes, error) {
+	above, err := t.hashes(ctx, tile.L+1, tile.N/tlog.TileWidth, found)
 	if err != nil {
-		return nil, err
+		return tileHashes{}, err
 	}
-	hashes, name, err := t.client.hashTile(ctx, tile)
-	if err != nil {
-		return nil, err
+	list, name, err := readHashTile(ctx, t.src, tile)
+	var f *Fault
+	switch {
+	case errors.As(err, &f):
+		name = tile.Path()
+	case err != nil:
+		return tileHashes{}, err
+	case above.list == nil: // which has been told
+		return tileHashes{name, list, false}, nil
 	}
-	got, err := tlog.TileHash(hashes)
-	if err != nil {
-		return nil, err
+	i := tile.N % tlog.TileWidth
+	if f == nil {
+		got := perfectRoot(list)
+		if got == above.list[i] {
+			t.mu.Lock()
+			t.tiles++
+			t.mu.Unlock()
+			return tileHashes{name, list, above.sound}, nil
+		}
+		f = fault(name, "does not hash to hash %d of %s", i, above.name).values(got, above.list[i])
 	}
-	if i := tile.N % tlog.TileWidth; got != above[i] {
-		return nil, fault(name, "does not hash to hash %d of %s", i, aboveName).values(got, above[i])
+	if !t.thorough || above.list == nil {
+		return tileHashes{name, list, false}, found(f)
 	}
-	t.mu.Lock()
-	t.tiles++
-	t.mu.Unlock()
-	return hashes, nil
+	mended, wrong, ok := mend(certain(list, tile.W), t.below(ctx, tile), func(list []tlog.Hash) bool { return perfectRoot(list) == above.list[i] })
+	if !ok {
+		return tileHashes{name, list, false}, found(f)
+	}
+	if len(wrong) > 0 {
+		f = f.also(tile, wrong)
+	}
+	return tileHashes{name, mended, above.sound}, found(f)
 }
 
 // rootAt returns the root that this tree had at an earlier size, from hashes
-// that are verified against the present root.
-func (t *tree) rootAt(ctx context.Context, size int64) (tlog.Hash, error) {
+// that are verified against the present root. It does not know it where those
+// are damaged.
+func (t *tree) rootAt(ctx context.Context, size int64, found Found) (root tlog.Hash, known bool, err error) {
 	edge := map[int][]tlog.Hash{}
 	for _, tile := range tlog.HashTiles(size) {
-		hashes, _, err := t.hashes(ctx, tile.L, tile.N)
-		if err != nil {
-			return tlog.Hash{}, err
+		hashes, err := t.hashes(ctx, tile.L, tile.N, found)
+		if err != nil || !hashes.sound {
+			return tlog.Hash{}, false, err
 		}
-		edge[tile.L] = hashes[:tile.W]
+		edge[tile.L] = hashes.list[:tile.W]
 	}
-	return edgeRoot(func(l int) []tlog.Hash { return edge[l] }), nil
+	return edgeRoot(func(l int) []tlog.Hash { return edge[l] }), true, nil
 }
 
 // edgeRoot computes a root from the partial tiles of each level (RFC 6962
@@ -218,62 +210,4 @@ func perfectRoot(hashes []tlog.Hash) tlog.Hash {
 	}
 	half := len(hashes) / 2
 	return tlog.NodeHash(perfectRoot(hashes[:half]), perfectRoot(hashes[half:]))
-}
-
-// findGuilty looks for the one hash on the right edge that is at odds with
-// the level below it and whose correction gives the right root. It returns nil
-// if there is no such hash.
-func (t *tree) findGuilty(ctx context.Context) *Fault {
-	for _, tile := range tlog.HashTiles(t.head.N) {
-		e := t.edge[tile.L]
-		below, err := t.below(ctx, tile)
-		if err != nil {
-			continue
-		}
-		for i, want := range below {
-			got := e.hashes[i]
-			if got == want {
-				continue
-			}
-			e.hashes[i] = want
-			fixed := edgeRoot(func(l int) []tlog.Hash { return t.edge[l].hashes }) == t.head.Hash
-			e.hashes[i] = got
-			if fixed {
-				index := int64(-1)
-				if tile.L == 0 {
-					index = tile.N*tlog.TileWidth + int64(i)
-				}
-				return entryFault(e.name, index, "hash %d is not that of what it stands for", i).values(got, want)
-			}
-		}
-	}
-	return nil
-}
-
-// below computes the hashes of a tile from the level below it, unverified.
-func (t *tree) below(ctx context.Context, tile tlog.Tile) ([]tlog.Hash, error) {
-	var below []tlog.Hash
-	if tile.L > 0 {
-		for i := range tile.W {
-			child := tlog.Tile{L: tile.L - 1, N: tile.N*tlog.TileWidth + int64(i), W: tlog.TileWidth}
-			hashes, _, err := t.client.hashTile(ctx, child)
-			if err != nil {
-				return nil, err
-			}
-			below = append(below, perfectRoot(hashes))
-		}
-		return below, nil
-	}
-	b, _, err := t.client.tile(ctx, tlog.Tile{L: tlog.DataLevel, N: tile.N, W: tile.W}, maxDataTile)
-	if err != nil {
-		return nil, err
-	}
-	for range tile.W {
-		leaf, rest, err := tlog.ReadTileLeaf(b)
-		if err != nil {
-			return nil, err
-		}
-		below, b = append(below, leaf.Hash()), rest
-	}
-	return below, nil
 }

@@ -114,9 +114,7 @@ type verification struct {
 	client   *Client
 	verifier *checkpoint.Verifier
 	head     checkpoint.TreeHead
-	tree     *tree
-	issuers  *issuers
-	names    bool // the log offers names tiles
+	checker  *Checker
 	promises []Promise
 
 	mu     sync.Mutex
@@ -127,7 +125,7 @@ func (v *verification) run(ctx context.Context) error {
 	if err := v.identify(ctx); err != nil {
 		return err
 	}
-	signed, head, err := v.checkpoint(ctx)
+	signed, head, err := ReadCheckpoint(ctx, v.client, v.verifier)
 	if err != nil {
 		return err
 	}
@@ -138,16 +136,15 @@ func (v *verification) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v.tree, err = openTree(ctx, v.client, head.Tree); err != nil {
+	if v.checker, err = NewChecker(ctx, v.client, head, CheckerOptions{Signatures: v.o.Signatures}, stop); err != nil {
 		return err
 	}
 	for _, earlier := range known {
-		if err := v.consistent(ctx, v.tree, earlier); err != nil {
+		if err := v.checker.Consistent(ctx, earlier, stop); err != nil {
 			return err
 		}
 		v.report.Checkpoints++
 	}
-	v.issuers = newIssuers(v.client)
 	v.promises = slices.Clone(v.o.Promises)
 	slices.SortFunc(v.promises, func(a, b Promise) int { return int(a.Index - b.Index) })
 	if n := len(v.promises); n > 0 && v.promises[n-1].Index >= head.Tree.N {
@@ -157,15 +154,15 @@ func (v *verification) run(ctx context.Context) error {
 	if len(v.promises) > 0 && v.promises[0].Index < 0 {
 		return fault("checkpoint", "promised index %d is no place in a tree", v.promises[0].Index)
 	}
-	if v.names, err = v.offersNames(ctx); err != nil {
+	if v.checker.o.Names, err = OffersNames(ctx, v.client, head.Tree.N); err != nil {
 		return err
 	}
 	if err := v.walk(ctx); err != nil {
 		return err
 	}
 	v.report.Promises = len(v.promises)
-	v.report.HashTiles = v.tree.tiles
-	v.report.Issuers = v.issuers.count()
+	v.report.HashTiles = v.checker.HashTiles()
+	v.report.Issuers = v.checker.Issuers()
 	return v.checkAgain(ctx)
 }
 
@@ -187,23 +184,35 @@ func (v *verification) identify(ctx context.Context) error {
 	return nil
 }
 
-// checkpoint reads the log's present checkpoint and verifies its signature.
-func (v *verification) checkpoint(ctx context.Context) ([]byte, checkpoint.TreeHead, error) {
-	signed, err := v.client.Get(ctx, "checkpoint", checkpoint.MaxNoteSize)
+// ReadCheckpoint reads a log's present checkpoint and verifies its signature.
+func ReadCheckpoint(ctx context.Context, src Source, verifier *checkpoint.Verifier) ([]byte, checkpoint.TreeHead, error) {
+	signed, err := src.Get(ctx, checkpointName, checkpoint.MaxNoteSize)
 	if errors.Is(err, ErrNotFound) {
-		return nil, checkpoint.TreeHead{}, missing("checkpoint", "")
+		return nil, checkpoint.TreeHead{}, missing(checkpointName, "")
 	}
 	if err != nil {
 		return nil, checkpoint.TreeHead{}, err
 	}
-	head, err := v.verifier.Verify(signed)
-	if err != nil {
-		if origin, _, _ := strings.Cut(string(signed), "\n"); origin != v.verifier.Origin() && len(origin) < 200 {
-			return nil, head, fault("checkpoint", "is of another log").values(fmt.Sprintf("%q", origin), fmt.Sprintf("%q", v.verifier.Origin()))
-		}
-		return nil, head, fault("checkpoint", "%s", strings.TrimPrefix(err.Error(), "checkpoint of "+v.verifier.Origin()+": "))
+	head, f := VerifyCheckpoint(checkpointName, signed, verifier)
+	if f != nil {
+		return nil, head, f
 	}
 	return signed, head, nil
+}
+
+const checkpointName = "checkpoint"
+
+// VerifyCheckpoint verifies the signature of a checkpoint that was read from
+// the named object.
+func VerifyCheckpoint(object string, signed []byte, verifier *checkpoint.Verifier) (checkpoint.TreeHead, *Fault) {
+	head, err := verifier.Verify(signed)
+	if err == nil {
+		return head, nil
+	}
+	if origin, _, _ := strings.Cut(string(signed), "\n"); origin != verifier.Origin() && len(origin) < 200 {
+		return head, fault(object, "is of another log").values(fmt.Sprintf("%q", origin), fmt.Sprintf("%q", verifier.Origin()))
+	}
+	return head, fault(object, "%s", strings.TrimPrefix(err.Error(), "checkpoint of "+verifier.Origin()+": "))
 }
 
 // readKnown returns the checkpoints seen before, which the present one must
@@ -227,24 +236,10 @@ func (v *verification) readKnown() ([]checkpoint.TreeHead, error) {
 	return heads, nil
 }
 
-// consistent verifies that a tree has grown from an earlier one (RFC 6962
-// section 2.1.2, by the tree's own hashes instead of a proof).
-func (v *verification) consistent(ctx context.Context, t *tree, earlier checkpoint.TreeHead) error {
-	root, err := t.rootAt(ctx, earlier.Tree.N)
-	if err != nil {
-		return err
-	}
-	if root != earlier.Tree.Hash {
-		return fault("checkpoint", "tree of size %d is not consistent with the checkpoint of size %d and %s: the log shows two histories",
-			t.head.N, earlier.Tree.N, stamp(earlier.Timestamp)).values(root, earlier.Tree.Hash)
-	}
-	return nil
-}
-
 // checkAgain reads the checkpoint once more and verifies that the log only
 // grew in the meantime.
 func (v *verification) checkAgain(ctx context.Context) error {
-	signed, head, err := v.checkpoint(ctx)
+	signed, head, err := ReadCheckpoint(ctx, v.client, v.verifier)
 	if err != nil {
 		return err
 	}
@@ -257,44 +252,18 @@ func (v *verification) checkAgain(ctx context.Context) error {
 	if head.Timestamp < v.head.Timestamp {
 		return fault("checkpoint", "timestamp went back while the log was read").values(stamp(head.Timestamp), fmt.Sprintf("at least %s", stamp(v.head.Timestamp)))
 	}
-	later := v.tree
+	later := v.checker
 	if head.Tree != v.head.Tree {
-		if later, err = openTree(ctx, v.client, head.Tree); err != nil {
+		if later, err = NewChecker(ctx, v.client, head, CheckerOptions{}, stop); err != nil {
 			return err
 		}
 	}
-	if err := v.consistent(ctx, later, v.head); err != nil {
+	if err := later.Consistent(ctx, v.head, stop); err != nil {
 		return err
 	}
 	v.report.Checkpoint, v.report.LatestSize = signed, head.Tree.N
 	v.report.Checkpoints++
 	return nil
-}
-
-// offersNames tells whether the log has names tiles, which are optional: it
-// does if it has the first or the last one.
-func (v *verification) offersNames(ctx context.Context) (bool, error) {
-	if v.head.Tree.N == 0 {
-		return false, nil
-	}
-	last := (v.head.Tree.N - 1) / tlog.TileWidth
-	for _, n := range []int64{last, 0} {
-		var f *Fault
-		_, _, err := v.client.tile(ctx, v.leafTile(tlog.NamesLevel, n), maxNamesTile)
-		switch {
-		case errors.Is(err, ErrNotFound):
-		case err == nil, errors.As(err, &f): // a broken one is there, too
-			return true, nil
-		default:
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// leafTile returns data or names tile n as the tree head implies it.
-func (v *verification) leafTile(level int, n int64) tlog.Tile {
-	return tlog.Tile{L: level, N: n, W: int(min(v.head.Tree.N-n*tlog.TileWidth, tlog.TileWidth))}
 }
 
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
