@@ -51,6 +51,10 @@ type Config struct {
 	// 1 if a log had halted when the process is stopped later.
 	OnHalt OnHalt `yaml:"on_halt" default:"stay"`
 
+	// How often root lists at URLs (`logs[].roots.ccadb`) are read again, at
+	// least a minute. One that failed is tried again after an hour.
+	RootsInterval Duration `yaml:"roots_interval" default:"24h"`
+
 	// The logs, at least one. All run in one process; nothing is shared between
 	// them but the listeners and, if you say so, the lock database.
 	Logs []Log `yaml:"logs" required:"true" example:"[{name: example2027h1, ...}]"`
@@ -116,7 +120,17 @@ type Log struct {
 	// The dedup cache, which knows what was submitted before.
 	Cache Cache `yaml:"cache" required:"true" example:"{path: example2027h1-cache.db}"`
 
-	// The roots that submitted chains may end in.
+	// The roots that submitted chains may end in: those of all sources named
+	// here together, and those that the log has accepted before. The set never
+	// shrinks by itself. It is kept in the storage as _roots.pem, so the log
+	// starts even if a source fails; only its first start needs one that gives
+	// roots. A source that fails or answers nonsense is logged as an error and
+	// counted in daybook_roots_reload_total. A certificate that cannot be a root
+	// is named in the log and left out.
+	//
+	// All sources are read at the start and on SIGHUP, URLs also every
+	// `roots_interval`. To take a root away, stop the log, remove the certificate
+	// from the sources and from _roots.pem, and start the log again.
 	Roots Roots `yaml:"roots" required:"true" example:"{files: [roots.pem]}"`
 
 	// The certificates that the log takes, by the NotAfter date of the leaf.
@@ -173,10 +187,25 @@ type Cache struct {
 
 // Roots are the accepted roots of a log.
 type Roots struct {
-	// PEM files. The accepted roots are those of all files together; the same
-	// root twice counts once, and one that cannot be read is named in the log
-	// and left out.
-	Files []string `yaml:"files" required:"true" path:"true" example:"[roots.pem]"`
+	// PEM files, or directories, of which the files *.pem and *.crt are read.
+	// `roots: [a.pem, b.pem]` is short for `roots: {files: [a.pem, b.pem]}`.
+	Files []string `yaml:"files,omitempty" path:"true" short:"true" example:"[roots.pem]"`
+
+	// Reports of the Common CA Database in CSV: a file, an https URL (http for
+	// loopback hosts), or one of two words. `included` is
+	// https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesIncludedByRSReportCSV,
+	// the roots in the stores of Apple, Chrome, Microsoft or Mozilla;
+	// `applicants` is
+	// https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesInclusionReportCSV,
+	// those that have applied and are in none. Of a report those
+	// roots are taken whose intended use is server authentication, and the
+	// one for CT monitoring.
+	CCADB []Report `yaml:"ccadb,omitempty" path:"true" example:"[included]"`
+
+	// Takes the root "Merge Delay Monitor Root" of Google, which is built in.
+	// Chrome's monitor tests logs with certificates under it, so that a log has
+	// to accept it to be accepted by Chrome. The report `included` has it, too.
+	MergeDelayMonitor bool `yaml:"merge_delay_monitor" default:"false"`
 }
 
 // Window is a range of NotAfter dates.

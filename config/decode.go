@@ -44,6 +44,11 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, key string, f field) {
 	case isScalar(v.Type()):
 		d.decodeScalar(n, v, key)
 	case v.Kind() == reflect.Struct:
+		if s, ok := shorthand(v.Type()); ok && n.Kind == yaml.SequenceNode {
+			setDefaults(v)
+			d.decode(n, v.Field(s.index), join(key, s.name), s)
+			return
+		}
 		if n.Kind != yaml.MappingNode {
 			d.problem(n, key, "must be a mapping%s", f.suggestion())
 			return
@@ -150,6 +155,17 @@ type field struct {
 	example  string
 	required bool
 	path     bool // a file name, relative to the configuration file
+	short    bool // a list in place of the struct stands for this field
+}
+
+// shorthand returns the field of a struct that a list in its place stands for.
+func shorthand(t reflect.Type) (field, bool) {
+	fields := fieldsOf(t)
+	i := slices.IndexFunc(fields, func(f field) bool { return f.short })
+	if i < 0 {
+		return field{}, false
+	}
+	return fields[i], true
 }
 
 // suggestion is the end of a message that shows how the key may look.
@@ -173,7 +189,7 @@ func fieldsOf(t reflect.Type) []field {
 		tag := t.Field(i).Tag
 		name, _, _ := strings.Cut(tag.Get("yaml"), ",")
 		fields = append(fields, field{index: i, name: name, def: tag.Get("default"), example: tag.Get("example"),
-			required: tag.Get("required") == "true", path: tag.Get("path") == "true"})
+			required: tag.Get("required") == "true", path: tag.Get("path") == "true", short: tag.Get("short") == "true"})
 	}
 	return fields
 }

@@ -35,6 +35,8 @@ var elsewhere = map[string]string{
 	"directory":      "storage: {directory: ...}",
 	"notafterstart":  "window: {start: ..., limit: ...}",
 	"notafterlimit":  "window: {start: ..., limit: ...}",
+	"ccadbroots":     "roots: {ccadb: [included]}, or [applicants] for testing",
+	"extraroots":     "roots: {files: [...]}",
 	"origin":         "submission_prefix, of which the origin is made",
 }
 

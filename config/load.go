@@ -122,6 +122,9 @@ func resolvePath(v reflect.Value, dir string) {
 	if p == "" {
 		return // missing, which is reported elsewhere
 	}
+	if r, ok := v.Interface().(Report); ok && r.Remote() {
+		return
+	}
 	if !filepath.IsAbs(p) {
 		p = filepath.Join(dir, p)
 	}

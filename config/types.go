@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -128,6 +129,49 @@ func (p *Prefix) parse(s string) error {
 }
 
 func (Prefix) kind() string { return "URL" }
+
+// Report is where a report of the Common CA Database is: an absolute URL, or
+// the name of a file.
+type Report string
+
+// The reports that CCADB makes for CT logs (https://www.ccadb.org/resources).
+const (
+	reportIncluded   Report = "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesIncludedByRSReportCSV"
+	reportApplicants Report = "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesInclusionReportCSV"
+)
+
+func (r *Report) parse(s string) error {
+	switch s {
+	case "":
+		return errors.New("is empty: write `included`, `applicants`, a URL or a file")
+	case "included":
+		*r = reportIncluded
+		return nil
+	case "applicants":
+		*r = reportApplicants
+		return nil
+	}
+	*r = Report(s)
+	if !r.Remote() {
+		return nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "":
+		return fmt.Errorf("%q is no URL: write it like %s", s, reportIncluded)
+	case u.User != nil:
+		return errors.New("a user name in a URL is not possible here: it would be shown in metrics")
+	case u.Scheme == "https", u.Scheme == "http" && prefix.Loopback(u.Hostname()):
+		return nil
+	}
+	return fmt.Errorf("the scheme %q is not possible here: write https://, as anybody on the way could add roots", u.Scheme)
+}
+
+func (r Report) String() string { return string(r) }
+func (Report) kind() string     { return "CCADB report" }
+
+// Remote reports whether the report is at a URL.
+func (r Report) Remote() bool { return strings.Contains(string(r), "://") }
 
 // Network is a set of IP addresses, written as CIDR or as one address.
 type Network struct{ netip.Prefix }

@@ -14,12 +14,18 @@ import (
 // log cannot keep it with rounds that come more seldom.
 const mmd = time.Minute
 
+// leastRootsInterval spares those who serve root lists for free.
+const leastRootsInterval = time.Minute
+
 // validate finds what is wrong between values that are right one by one. It
 // does not look at keys that could not be read.
 func (d *decoder) validate(c *Config) {
 	d.validateListeners(c)
 	if c.ShutdownTimeout <= 0 {
 		d.fail("shutdown_timeout", "must be more than 0")
+	}
+	if time.Duration(c.RootsInterval) < leastRootsInterval {
+		d.fail("roots_interval", "%v is too short: write at least %v; the lists change every few weeks", c.RootsInterval, Duration(leastRootsInterval))
 	}
 	for i := range c.Logs {
 		d.validateLog(&c.Logs[i], fmt.Sprintf("logs[%d]", i))
@@ -95,6 +101,9 @@ func (d *decoder) validateLog(l *Log, key string) {
 	}
 	if l.Cache.PageCache <= 0 {
 		d.fail(key+".cache.page_cache", "must be more than 0, like 1GiB")
+	}
+	if r := l.Roots; len(r.Files)+len(r.CCADB) == 0 && !r.MergeDelayMonitor && !d.bad[key+".roots.files"] && !d.bad[key+".roots.ccadb"] {
+		d.fail(key+".roots", "names no roots: write for example `roots: {files: [roots.pem]}`")
 	}
 	if w := l.Window; w != nil && !w.Start.IsZero() && !w.Limit.IsZero() && !w.Start.Before(w.Limit.Time) {
 		d.fail(key+".window", "the limit %v is not after the start %v: no certificate would be taken", w.Limit, w.Start)

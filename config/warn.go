@@ -144,6 +144,8 @@ func (w *warner) prefix(p Prefix, key string) {
 	}
 }
 
+const noRoots = "a new log does not start without it, unless other sources have roots"
+
 func (w *warner) files(l *Log, key string) {
 	lock := key + "lock.path"
 	if w.c.lines[lock] == 0 {
@@ -161,7 +163,12 @@ func (w *warner) files(l *Log, key string) {
 	w.stat(key+"cache.path", l.Cache.Path, "`daybook init` makes it")
 	w.stat(lock, l.Lock.Path, "`daybook init` makes it")
 	for i, f := range l.Roots.Files {
-		w.stat(fmt.Sprintf("%sroots.files[%d]", key, i), f, "the log does not start without it")
+		w.stat(fmt.Sprintf("%sroots.files[%d]", key, i), f, noRoots)
+	}
+	for i, r := range l.Roots.CCADB {
+		if !r.Remote() {
+			w.stat(fmt.Sprintf("%sroots.ccadb[%d]", key, i), string(r), noRoots)
+		}
 	}
 }
 

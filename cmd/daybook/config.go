@@ -46,10 +46,14 @@ func logOptions(l *config.Log) server.LogOptions {
 		CachePath:            l.Cache.Path,
 		PageCache:            int64(l.Cache.PageCache),
 		RootFiles:            l.Roots.Files,
+		MergeDelayMonitor:    l.Roots.MergeDelayMonitor,
 		Interval:             time.Duration(l.Interval),
 		PoolSize:             l.PoolSize,
 		AcceptAnyEKU:         l.AcceptAnyEKU,
 		RefusePrecertSigning: l.RefusePrecertSigning,
+	}
+	for _, r := range l.Roots.CCADB {
+		o.CCADB = append(o.CCADB, string(r))
 	}
 	if l.Window != nil {
 		o.WindowStart, o.WindowLimit = l.Window.Start.Time, l.Window.Limit.Time
@@ -65,6 +69,7 @@ func serverOptions(c *config.Config) server.Options {
 		AdminListen:     c.Admin.Listen,
 		ShutdownTimeout: time.Duration(c.ShutdownTimeout),
 		ExitOnHalt:      c.OnHalt == config.Exit,
+		RootsInterval:   time.Duration(c.RootsInterval),
 	}
 	for i := range c.Logs {
 		o.Logs = append(o.Logs, logOptions(&c.Logs[i]))

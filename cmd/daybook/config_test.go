@@ -19,6 +19,7 @@ admin: {listen: "127.0.0.1:3"}
 lock: {path: lock.db}
 shutdown_timeout: 5s
 on_halt: exit
+roots_interval: 12h
 logs:
   - name: a
     submission_prefix: https://ct.example.com/a
@@ -26,7 +27,7 @@ logs:
     key: a.seed
     storage: {directory: a}
     cache: {path: a.db, page_cache: 2GiB}
-    roots: {files: [one.pem, two.pem]}
+    roots: {files: [one.pem, two.pem], ccadb: [three.csv], merge_delay_monitor: true}
     window: {start: 2027-01-01T00:00:00Z, limit: 2027-07-01T00:00:00Z}
     interval: 1s
     pool_size: 7
@@ -38,7 +39,7 @@ logs:
     storage: {directory: b}
     lock: {path: b-lock.db}
     cache: {path: b.db}
-    roots: {files: [one.pem]}
+    roots: [one.pem]
 `), "/d/daybook.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -50,10 +51,11 @@ logs:
 		TrustedProxies:  []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.0.0.0/8")},
 		ShutdownTimeout: 5 * time.Second,
 		ExitOnHalt:      true,
+		RootsInterval:   12 * time.Hour,
 		Logs: []server.LogOptions{{
 			Name: "a", SubmissionPrefix: "https://ct.example.com/a/", MonitoringPrefix: "https://mon.example.com/a/",
 			KeyFile: "/d/a.seed", StorageDirectory: "/d/a", LockPath: "/d/lock.db", CachePath: "/d/a.db", PageCache: 2 << 30,
-			RootFiles:   []string{"/d/one.pem", "/d/two.pem"},
+			RootFiles: []string{"/d/one.pem", "/d/two.pem"}, CCADB: []string{"/d/three.csv"}, MergeDelayMonitor: true,
 			WindowStart: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), WindowLimit: time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC),
 			Interval: time.Second, PoolSize: 7, AcceptAnyEKU: true, RefusePrecertSigning: true,
 		}, {
@@ -69,7 +71,7 @@ logs:
 	for _, v := range []reflect.Value{reflect.ValueOf(got), reflect.ValueOf(got.Logs[0])} {
 		for i := range v.NumField() {
 			switch name := v.Type().Field(i).Name; name {
-			case "Listeners", "Logger", "Registry", "Origin":
+			case "Listeners", "ReloadRoots", "Logger", "Registry", "Origin":
 			default:
 				if v.Field(i).IsZero() {
 					t.Errorf("%s is not set by any key", name)

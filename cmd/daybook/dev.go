@@ -339,6 +339,11 @@ func (o *devOptions) storedOrigin(ctx context.Context, lo server.LogOptions) (or
 // there is no root.
 func (o *devOptions) rootFile() (string, error) {
 	if o.roots != "" {
+		// A log that has roots already starts without them, but here somebody
+		// has just mistyped a name.
+		if _, err := os.Stat(o.roots); err != nil {
+			return "", fmt.Errorf("--roots: %w", err)
+		}
 		return o.roots, nil
 	}
 	root := filepath.Join(o.dir, devRoot)

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +29,9 @@ error and /health with 503, and goes on serving its tree. on_halt in the
 configuration says whether the process stays or exits with 1. Either way a
 restart runs recovery, which decides whether the log can go on.
 
+SIGHUP reads the accepted roots again, from all their sources. Nothing else of
+the configuration changes before a restart.
+
 Logs that do not exist are not created: daybook init does that.`,
 		Example: `  daybook serve -c daybook.yaml
   curl http://127.0.0.1:8081/health`,
@@ -49,6 +55,10 @@ Logs that do not exist are not created: daybook init does that.`,
 			for _, w := range c.Warnings(config.ThisHost()) {
 				o.Logger.Warn("the configuration is unusual", "what", w.String())
 			}
+			hangup := make(chan os.Signal, 1)
+			signal.Notify(hangup, syscall.SIGHUP)
+			defer signal.Stop(hangup)
+			o.ReloadRoots = hangup
 			s, err := server.Start(cmd.Context(), o)
 			if err != nil {
 				return fmt.Errorf("not started: %w", err)

@@ -27,6 +27,7 @@ import (
 	"github.com/daybook-ct/daybook/storage/posix"
 	"github.com/daybook-ct/daybook/storage/sqlitelock"
 	"github.com/daybook-ct/daybook/submission"
+	"github.com/daybook-ct/daybook/submission/rootsource"
 	"github.com/daybook-ct/daybook/tlog"
 )
 
@@ -50,7 +51,13 @@ type LogOptions struct {
 	LockPath         string // SQLite database, may be shared by logs
 	CachePath        string // SQLite database
 	PageCache        int64  // bytes per connection of the cache; default 1 GiB
-	RootFiles        []string
+
+	// The accepted roots: PEM files, or directories of them; reports of CCADB
+	// in CSV, files or URLs; and the root of Chrome's merge delay monitor. At
+	// least one must be named.
+	RootFiles         []string
+	CCADB             []string
+	MergeDelayMonitor bool
 
 	// Start and limit of the NotAfter window; zero leaves an end open.
 	WindowStart, WindowLimit time.Time
@@ -146,7 +153,7 @@ type openLog struct {
 	sub, mon   prefix.Prefix
 	id         Identity
 	log        *slog.Logger
-	roots      *submission.Roots
+	roots      *rootsource.Accepted
 	sequencer  *sequencer.Log
 	submission *submission.Handler
 	monitoring *readpath.Handler
@@ -154,7 +161,7 @@ type openLog struct {
 }
 
 // open opens a log and recovers it. On an error everything is closed again.
-func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, logger *slog.Logger, metrics prometheus.Registerer) (l *openLog, err error) {
+func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, roots *rootsource.Loader, logger *slog.Logger, metrics prometheus.Registerer) (l *openLog, err error) {
 	l = &openLog{o: o, log: logger.With("log", o.Name)}
 	defer func() {
 		if err != nil {
@@ -171,7 +178,8 @@ func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, logger *slo
 		return l, err
 	}
 	l.id = IdentityOf(signer)
-	if l.roots, err = loadRoots(o.RootFiles, l.log); err != nil {
+	sources, err := o.rootSources()
+	if err != nil {
 		return l, err
 	}
 	metrics = prometheus.WrapRegistererWith(prometheus.Labels{"log": o.Name}, metrics)
@@ -201,12 +209,17 @@ func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, logger *slo
 	if err := writeMetadata(ctx, store, l, time.Now()); err != nil {
 		return l, err
 	}
+	// Only now is it sure that the storage is this log's.
+	l.roots, err = roots.Open(ctx, rootsource.LogOptions{Sources: sources, Store: store, Logger: l.log, Metrics: metrics})
+	if err != nil {
+		return l, fmt.Errorf("loading the accepted roots: %w", err)
+	}
 	return l, l.openHandlers(signer, proxies, metrics)
 }
 
 func (l *openLog) openHandlers(signer *checkpoint.Signer, proxies []netip.Prefix, metrics prometheus.Registerer) (err error) {
 	l.submission, err = submission.NewHandler(submission.Options{
-		Log: l.sequencer, Signer: signer, Roots: l.roots, Preflight: l.sequencer.Preflight,
+		Log: l.sequencer, Signer: signer, Roots: l.roots.Roots(), Preflight: l.sequencer.Preflight,
 		Window:      submission.Window{Start: l.o.WindowStart, Limit: l.o.WindowLimit},
 		AllowAnyEKU: l.o.AcceptAnyEKU, RefusePrecertSigning: l.o.RefusePrecertSigning,
 		TrustedProxies: proxies, Logger: l.log, Metrics: metrics,
@@ -283,7 +296,7 @@ func (l *openLog) announce(ctx context.Context) {
 		capacity = fmt.Sprintf("%d / %v = %.4g/s", l.o.PoolSize, l.o.Interval, l.o.capacity())
 	}
 	attrs := []any{"origin", l.id.Origin, "log_id", l.id.LogIDBase64(), "size", l.sequencer.Status().Tree.N,
-		"capacity", capacity, "submission_prefix", l.sub.String(), "monitoring_prefix", l.mon.String(), "roots", l.roots.Len()}
+		"capacity", capacity, "submission_prefix", l.sub.String(), "monitoring_prefix", l.mon.String(), "roots", l.roots.Roots().Len()}
 	if !l.o.WindowLimit.IsZero() {
 		attrs = append(attrs, "window_start", l.o.WindowStart.UTC().Format(time.RFC3339), "window_limit", l.o.WindowLimit.UTC().Format(time.RFC3339))
 	}

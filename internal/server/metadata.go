@@ -6,13 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
-	"github.com/daybook-ct/daybook/cert"
 	"github.com/daybook-ct/daybook/internal/obs"
 	"github.com/daybook-ct/daybook/storage"
-	"github.com/daybook-ct/daybook/submission"
 )
 
 const (
@@ -23,8 +20,6 @@ const (
 	// readOnlyAfter is how long after the limit of the window a log should stop
 	// taking entries: by then all that it could take has expired.
 	readOnlyAfter = 7 * 24 * time.Hour
-
-	maxRootFile = 64 << 20 // bytes
 )
 
 // logInfo is log.v3.json: what a log says about itself, in the words of the
@@ -107,8 +102,8 @@ func makeLogInfo(l *openLog, build obs.Build, old []byte, now time.Time) ([]byte
 	return append(b, '\n'), nil
 }
 
-// writeMetadata puts log.v3.json and _roots.pem into the store, if they are not
-// there as they should be.
+// writeMetadata puts log.v3.json into the store, if it is not there as it should
+// be.
 func writeMetadata(ctx context.Context, store storage.Store, l *openLog, now time.Time) error {
 	old, err := stored(ctx, store, "log.v3.json")
 	if err != nil {
@@ -118,53 +113,13 @@ func writeMetadata(ctx context.Context, store storage.Store, l *openLog, now tim
 	if err != nil {
 		return fmt.Errorf("making log.v3.json: %w", err)
 	}
-	oldRoots, err := stored(ctx, store, "_roots.pem")
-	if err != nil {
-		return err
-	}
-	var changed []storage.Object
-	if !bytes.Equal(old, info) {
-		changed = append(changed, storage.Object{Name: "log.v3.json", Data: info})
-	}
-	if pem := l.roots.PEM(); !bytes.Equal(oldRoots, pem) {
-		changed = append(changed, storage.Object{Name: "_roots.pem", Data: pem})
-		l.rootsChanged(ctx, oldRoots, pem)
-	}
-	if len(changed) == 0 {
+	if bytes.Equal(old, info) {
 		return nil
 	}
-	if err := store.Put(ctx, changed...); err != nil {
-		return fmt.Errorf("writing log.v3.json and _roots.pem: %w", err)
+	if err := store.Put(ctx, storage.Object{Name: "log.v3.json", Data: info}); err != nil {
+		return fmt.Errorf("writing log.v3.json: %w", err)
 	}
 	return nil
-}
-
-// rootsChanged logs how the accepted roots differ from those of the last start.
-func (l *openLog) rootsChanged(ctx context.Context, before, now []byte) {
-	fingerprints := func(text []byte) map[[32]byte]bool {
-		// Both texts were made by Roots.PEM; what is not readable counts as
-		// nothing.
-		list, _, _ := submission.ParseRootsPEM(text)
-		set := make(map[[32]byte]bool)
-		for _, c := range list {
-			set[c.Fingerprint] = true
-		}
-		return set
-	}
-	oldSet, newSet := fingerprints(before), fingerprints(now)
-	added, removed := len(newSet), 0
-	for fp := range oldSet {
-		if newSet[fp] {
-			added--
-		} else {
-			removed++
-		}
-	}
-	level := slog.LevelInfo
-	if removed > 0 {
-		level = slog.LevelWarn // rarely meant
-	}
-	l.log.Log(ctx, level, "the accepted roots have changed", "roots", len(newSet), "added", added, "removed", removed)
 }
 
 // stored returns an object of the store, nil if it is absent.
@@ -174,25 +129,4 @@ func stored(ctx context.Context, store storage.Store, name string) ([]byte, erro
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	return b, nil
-}
-
-// loadRoots reads the accepted roots. A certificate that cannot be read is
-// logged and left out; a file without any usable one is an error.
-func loadRoots(files []string, logger *slog.Logger) (*submission.Roots, error) {
-	var all []*cert.Certificate
-	for _, path := range files {
-		text, err := readFile(path, maxRootFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading the accepted roots: %w", err)
-		}
-		roots, skipped, err := submission.ParseRootsPEM(text)
-		for _, s := range skipped {
-			logger.Warn("a root was left out", "file", path, "cause", s)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the accepted roots from %s: %w", path, err)
-		}
-		all = append(all, roots...)
-	}
-	return submission.NewRoots(all)
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/daybook-ct/daybook/internal/obs"
+	"github.com/daybook-ct/daybook/submission/rootsource"
 )
 
 // DefaultShutdownTimeout is how long open connections have at an orderly end.
@@ -39,6 +41,12 @@ type Options struct {
 	ShutdownTimeout time.Duration // of open connections; default DefaultShutdownTimeout
 	ExitOnHalt      bool          // end when a log halts, rather than serve the rest
 
+	// RootsInterval is the time between two readings of a URL that lists
+	// accepted roots; default rootsource.DefaultInterval. For each value of
+	// ReloadRoots all sources are read again; it may be nil.
+	RootsInterval time.Duration
+	ReloadRoots   <-chan os.Signal
+
 	Logger   *slog.Logger         // default: none
 	Registry *prometheus.Registry // default: a new one with the metrics of the process
 }
@@ -50,6 +58,7 @@ type Server struct {
 	ready atomic.Bool // logs is set, and will not change
 	http  []*obs.HTTP
 	admin *obs.HTTP // nil without one
+	roots *rootsource.Loader
 
 	halted  chan struct{} // gets a value when a log halts and the server is to end
 	running errgroup.Group
@@ -95,8 +104,11 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		s.admin = obs.ServeHTTP(admin, obs.HTTPOptions{Admin: true, Logger: s.o.Logger,
 			Handler: obs.NewAdmin(obs.AdminOptions{Build: obs.ReadBuild(), Registry: s.o.Registry, Logs: s.states})})
 	}
+	if s.roots, err = newRootLoader(&s.o); err != nil {
+		return nil, err
+	}
 	for _, lo := range s.o.Logs {
-		l, err := open(ctx, lo, s.o.TrustedProxies, s.o.Logger, s.o.Registry)
+		l, err := open(ctx, lo, s.o.TrustedProxies, s.roots, s.o.Logger, s.o.Registry)
 		if err != nil {
 			return nil, err
 		}
@@ -165,6 +177,10 @@ func (s *Server) run(ctx context.Context) {
 	for _, l := range s.logs {
 		s.running.Go(func() error { return s.runLog(running, l) })
 	}
+	s.running.Go(func() error {
+		s.reloadRoots(running)
+		return nil
+	})
 	cause := s.wait(ctx)
 	s.o.Logger.Info("coming to an orderly end: new submissions are refused", "cause", cause.Error())
 	began := time.Now()

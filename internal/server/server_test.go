@@ -272,7 +272,8 @@ func TestStartRefuses(t *testing.T) {
 		{"no storage", with(func(o *LogOptions) { o.StorageDirectory = p.path("none") }), fs.ErrNotExist, "log good: storage directory "},
 		{"no lock", with(func(o *LogOptions) { o.LockPath = p.path("none.db") }), sqlitelock.ErrAbsent, "log good: lock "},
 		{"no roots file", with(func(o *LogOptions) { o.RootFiles = []string{p.path("none.pem")} }), fs.ErrNotExist, "accepted roots"},
-		{"empty roots file", with(func(o *LogOptions) { o.RootFiles = append(o.RootFiles, p.path("empty.pem")) }), nil, "empty.pem: no usable root"},
+		{"empty roots file", with(func(o *LogOptions) { o.RootFiles = []string{p.path("empty.pem")} }), nil, "empty.pem: it is no list of roots: no usable root"},
+		{"root list over plain HTTP", with(func(o *LogOptions) { o.CCADB = []string{"http://ccadb.example.com/x"} }), nil, "only https is possible"},
 		{"no roots", with(func(o *LogOptions) { o.RootFiles = nil }), nil, "no usable root"},
 		{"shared prefix", Options{Listen: []string{"127.0.0.1:0"}, Logs: []LogOptions{good, func() LogOptions {
 			o := other
@@ -366,7 +367,7 @@ func TestMetadata(t *testing.T) {
 		}
 		return info
 	}
-	if r := run(); !r.logs.has("the accepted roots have changed", "roots=1 added=1 removed=0") {
+	if r := run(); !r.logs.has("the accepted roots have changed", "roots=1 added=1") {
 		t.Errorf("the roots are not announced:\n%s", r.logs)
 	}
 	var info logInfo
@@ -390,7 +391,8 @@ func TestMetadata(t *testing.T) {
 
 	p.write("roots.pem", newPlace(t).ca.RootPEM())
 	o.WindowStart, o.WindowLimit, o.AcceptAnyEKU = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC), true
-	if r := run(); !r.logs.has("level=WARN", "the accepted roots have changed", "roots=1 added=1 removed=1") ||
+	if r := run(); !r.logs.has("the accepted roots have changed", "roots=2 added=1") ||
+		!r.logs.has("accepted roots that no source lists stay accepted", "roots=1") ||
 		!r.logs.has("log is served", "window_start=2027-01-01T00:00:00Z window_limit=2027-07-01T00:00:00Z") {
 		t.Errorf("the changes are not announced:\n%s", r.logs)
 	}

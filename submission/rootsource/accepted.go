@@ -36,6 +36,9 @@ type Accepted struct {
 	text   []byte // _roots.pem as it stands in the store
 	// failures counts updates that the store did not take.
 	failures prometheus.Counter
+	unlisted prometheus.Gauge
+	// known is how many roots were unlisted when it was last said.
+	known int
 }
 
 // Open returns the accepted roots of a log: those it has in its storage, and
@@ -52,12 +55,20 @@ func (l *Loader) Open(ctx context.Context, o LogOptions) (*Accepted, error) {
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
 	}
-	a := &Accepted{loader: l, o: o, failures: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "daybook_roots_store_failures_total",
-		Help: "Times that new accepted roots could not be kept in the log's storage, so that they are not accepted yet.",
-	})}
-	if err := o.Metrics.Register(a.failures); err != nil {
-		return nil, err
+	a := &Accepted{loader: l, o: o,
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "daybook_roots_store_failures_total",
+			Help: "Times that new accepted roots could not be kept in the log's storage, so that they are not accepted yet.",
+		}),
+		unlisted: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "daybook_roots_unlisted",
+			Help: "Accepted roots that no source lists any more; they stay accepted.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{a.failures, a.unlisted} {
+		if err := o.Metrics.Register(c); err != nil {
+			return nil, err
+		}
 	}
 	kept, err := a.kept(ctx)
 	if err != nil {
@@ -97,8 +108,11 @@ func (a *Accepted) Roots() *submission.Roots { return a.roots }
 // none of them if it cannot. Submissions go on meanwhile; if nothing is new,
 // nothing is written and nothing that was learned of issuers is forgotten.
 func (a *Accepted) Update(ctx context.Context) error {
-	listed, _ := a.listed()
+	listed, reasons := a.listed()
 	missing := a.roots.Missing(listed)
+	if reasons == nil {
+		a.sayUnlisted(ctx, a.roots.Len()+len(missing)-len(distinct(listed)))
+	}
 	if len(missing) == 0 {
 		return nil
 	}
@@ -112,6 +126,16 @@ func (a *Accepted) Update(ctx context.Context) error {
 	}
 	a.roots.Union(missing)
 	return nil
+}
+
+// sayUnlisted tells whoever took a root out of a source that it is accepted all
+// the same.
+func (a *Accepted) sayUnlisted(ctx context.Context, unlisted int) {
+	a.unlisted.Set(float64(unlisted))
+	if unlisted > 0 && unlisted != a.known {
+		a.o.Logger.InfoContext(ctx, "accepted roots that no source lists stay accepted; removing one takes a stop of the log and an edit of "+object, "roots", unlisted)
+	}
+	a.known = unlisted
 }
 
 // keep appends roots to _roots.pem. What stands there is left as it is, even
@@ -156,13 +180,17 @@ func (a *Accepted) kept(ctx context.Context) ([]*cert.Certificate, error) {
 }
 
 // listed returns what the sources listed when they were last read well, and
-// why those whose last reading failed did.
+// why it may not be all: the failures of the last readings, and sources that
+// were not read yet.
 func (a *Accepted) listed() (roots []*cert.Certificate, reasons []error) {
 	for _, r := range a.loader.readings(a.o.Sources) {
 		r.mu.Lock()
 		roots = append(roots, r.roots...)
-		if r.err != nil {
+		switch {
+		case r.err != nil:
 			reasons = append(reasons, fmt.Errorf("%s: %w", r.source, r.err))
+		case r.due.IsZero():
+			reasons = append(reasons, fmt.Errorf("%s: not read yet", r.source))
 		}
 		r.mu.Unlock()
 	}
