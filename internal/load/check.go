@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -243,7 +244,7 @@ type ages struct {
 }
 
 const (
-	samplePeriod = 100 * time.Millisecond
+	samplePeriod = 100 * time.Millisecond // in the mean
 	maxKnown     = 64
 )
 
@@ -256,15 +257,17 @@ func watchAges(ctx context.Context, prefix string, v *checkpoint.Verifier) (*age
 	go func() {
 		defer close(a.ended)
 		defer client.Close()
-		tick := time.NewTicker(samplePeriod)
-		defer tick.Stop()
 		for {
+			// At random times: a fixed period would beat with the log's own.
+			timer := time.NewTimer(rand.N(2 * samplePeriod))
 			select {
 			case <-a.quit:
+				timer.Stop()
 				return
 			case <-ctx.Done():
+				timer.Stop()
 				return
-			case <-tick.C:
+			case <-timer.C:
 				a.sample(ctx)
 			}
 		}
