@@ -17,7 +17,8 @@ var (
 	ErrClosed  = errors.New("log is shutting down")
 	ErrSunset  = errors.New("log is read-only")
 	ErrHalted  = errors.New("log has halted")
-	ErrRound   = errors.New("round failed") // the entry was not logged; submit again
+	ErrStorage = errors.New("storage is low") // see Log.Block
+	ErrRound   = errors.New("round failed")   // the entry was not logged; submit again
 )
 
 // Priority of an entry: Low never displaces High.

@@ -71,6 +71,10 @@ func (l *Log) Add(ctx context.Context, s Submission) (tlog.Position, error) {
 // turnstile (see ErrBusy), never for a round. The errors are those of this
 // package, the context's, or, wrapped, what went wrong with the dedup cache.
 func (l *Log) Submit(ctx context.Context, s Submission) (*Ticket, error) {
+	if err := l.blocked(); err != nil {
+		l.metrics.intake(outcomeBlocked, s.Priority)
+		return nil, err
+	}
 	patience := highPatience
 	if s.Priority == Low {
 		patience = lowPatience
@@ -109,6 +113,10 @@ func (l *Log) Preflight(from netip.Prefix, p Priority) error {
 	if l.sunset() {
 		l.metrics.intake(outcomeSunset, p)
 		return ErrSunset
+	}
+	if err := l.blocked(); err != nil {
+		l.metrics.intake(outcomeBlocked, p)
+		return err
 	}
 	l.poolMu.Lock()
 	_, ok := l.pool.room(p, from)

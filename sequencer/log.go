@@ -108,6 +108,7 @@ type Log struct {
 
 	status atomic.Pointer[Status]
 	halted atomic.Pointer[error]
+	block  atomic.Pointer[error] // see Block
 }
 
 // Status is a snapshot of a log for health checks.
@@ -116,6 +117,7 @@ type Status struct {
 	Published time.Time // timestamp of the last published checkpoint
 	Draining  bool
 	Halted    error // why the log has stopped; nil while it runs
+	Blocked   error // why it refuses entries for now; see Log.Block
 }
 
 // Status returns the state as of the last round.
@@ -124,6 +126,7 @@ func (l *Log) Status() Status {
 	if err := l.halted.Load(); err != nil {
 		s.Halted = *err
 	}
+	s.Blocked = l.blocked()
 	return s
 }
 

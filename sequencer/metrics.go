@@ -22,6 +22,7 @@ const (
 	outcomeClosed     outcome = "closed"
 	outcomeHalted     outcome = "halted"
 	outcomeSunset     outcome = "sunset"
+	outcomeBlocked    outcome = "blocked" // see Log.Block
 	outcomeCanceled   outcome = "canceled"
 	outcomeCacheError outcome = "cache_error"
 )
@@ -128,7 +129,7 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 	m.holdSubmitter, m.holdSequencer = maxObserver{hold.WithLabelValues("submitter"), &m.tally.hold}, hold.WithLabelValues("sequencer")
 	m.intakeCached = make(map[intakeLabels]prometheus.Counter)
 	for _, o := range []outcome{outcomeAdmitted, outcomeJoined, outcomeDuplicate, outcomeFull, outcomeFullEarly, outcomeEvicted, outcomeLimited,
-		outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeCanceled, outcomeCacheError} {
+		outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeBlocked, outcomeCanceled, outcomeCacheError} {
 		for _, p := range []Priority{High, Low} {
 			m.intakeCached[intakeLabels{o, p}] = m.intakes.WithLabelValues(string(o), p.String())
 		}

@@ -140,6 +140,7 @@ func TestAnswers(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", sequencer.ErrFull), 503, "full", "at its capacity"},
 		{sequencer.ErrEvicted, 503, "evicted", "fresher"},
 		{sequencer.ErrBusy, 503, "busy", "overloaded"},
+		{fmt.Errorf("%w: %w", sequencer.ErrStorage, secret), 503, "storage", "short of storage"},
 		{sequencer.ErrClosed, 503, "closed", "shutting down"},
 		{fmt.Errorf("%w: %w", sequencer.ErrRound, secret), 503, "round-failed", "submit it again"},
 		{sequencer.ErrLimited, 429, "limited", "slow down"},

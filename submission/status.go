@@ -77,6 +77,7 @@ var answers = []answer{
 	{sequencer.ErrFull, http.StatusServiceUnavailable, "The log is at its capacity; please submit again.", "full"},
 	{sequencer.ErrEvicted, http.StatusServiceUnavailable, "The entry gave way to a fresher one; please submit it again.", "evicted"},
 	{sequencer.ErrBusy, http.StatusServiceUnavailable, "The log is overloaded; please submit again.", "busy"},
+	{sequencer.ErrStorage, http.StatusServiceUnavailable, "The log is short of storage and takes no entries for now; please submit again later.", "storage"},
 	{sequencer.ErrRound, http.StatusServiceUnavailable, "The entry was not logged; please submit it again.", "round-failed"},
 	{sequencer.ErrClosed, http.StatusServiceUnavailable, "The log is shutting down; please submit again.", "closed"},
 	{sequencer.ErrLimited, http.StatusTooManyRequests, "Too many resubmissions of logged entries from this network; please slow down.", "limited"},
