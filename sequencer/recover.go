@@ -60,6 +60,7 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+	opened := c.faultPoints()
 	m, err := newMetrics(c.Metrics, &c)
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
@@ -70,6 +71,7 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	if err := l.recover(ctx); err != nil {
 		return nil, fmt.Errorf("opening log %s: %w", c.Signer.Origin(), err)
 	}
+	opened()
 	return l, nil
 }
 

@@ -161,10 +161,10 @@ func (l *Log) assign(_ context.Context, r *round) error {
 func waitForClock(last int64) (int64, error) {
 	deadline := time.Now().Add(clockPatience) // monotonic: not moved by clock steps
 	for {
-		now := time.Now()
+		now := wallClock()
 		if ms := now.UnixMilli(); ms > last {
 			return ms, nil
-		} else if now.After(deadline) {
+		} else if time.Now().After(deadline) {
 			return 0, fmt.Errorf("the clock stands at %s, before the last checkpoint of %s: set it right, or wait until it has caught up",
 				now.UTC().Format(time.RFC3339), time.UnixMilli(last).UTC().Format(time.RFC3339))
 		}

@@ -87,7 +87,7 @@ func Open(dir string, o Options) (*Store, error) {
 			return nil, errors.Join(err, fsys.Close())
 		}
 	}
-	s, err := newStore(dir, fsys, lock, o)
+	s, err := newStore(dir, faultPoints(fsys), lock, o)
 	if err != nil {
 		return nil, fmt.Errorf("storage directory %s: %w", dir, err)
 	}
