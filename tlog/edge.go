@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 )
 
 // ErrMismatch means that tiles do not hash to the tree head they belong to.
@@ -165,19 +166,22 @@ func (e *Edge) Append(leaves []Leaf) (*Edge, *Growth, error) {
 		return nil, nil, fmt.Errorf("tree of %d leaves has no room for %d more", e.tree.N, len(leaves))
 	}
 	var leafTiles, hashTiles []Object
+	hasher := sha256.New()
 	for _, leaf := range leaves {
 		if leaf.Index != n.tree.N {
 			return nil, nil, fmt.Errorf("leaf with index %d cannot follow %d leaves", leaf.Index, n.tree.N)
 		}
+		start := len(n.data)
 		n.data = leaf.AppendTileLeaf(n.data)
 		n.names = leaf.AppendNamesLine(n.names)
-		n.hashes[0] = append(n.hashes[0], leaf.Hash())
+		n.hashes[0] = append(n.hashes[0], hashTileLeaf(hasher, leaf.Entry, n.data[start:]))
 		n.tree.N++
 		if n.tree.N%TileWidth == 0 {
 			leafTiles = append(leafTiles,
 				Object{Name: Tile{L: DataLevel, N: n.tree.N/TileWidth - 1, W: TileWidth}.Path(), Data: Compress(n.data)},
 				Object{Name: Tile{L: NamesLevel, N: n.tree.N/TileWidth - 1, W: TileWidth}.Path(), Data: Compress(n.names)})
-			n.data, n.names, n.dataStream, n.namesStream = nil, nil, stream{}, stream{}
+			// Nothing refers to these buffers, so the next tile may have them.
+			n.data, n.names, n.dataStream, n.namesStream = n.data[:0], n.names[:0], stream{}, stream{}
 			hashTiles = n.closeHashTiles(hashTiles, e)
 		}
 	}
@@ -319,6 +323,20 @@ func CheckDataTile(t Tile, b []byte, hashes []Hash) ([]Leaf, error) {
 	return leaves, nil
 }
 
+// hashTileLeaf is Leaf.Hash for a leaf that is encoded already: a TileLeaf starts
+// with what a MerkleTreeLeaf ends with.
+func hashTileLeaf(hasher hash.Hash, e *Entry, tileLeaf []byte) (h Hash) {
+	hasher.Reset()
+	hasher.Write(leafHashPrefix)
+	hasher.Write(tileLeaf[:e.timestampedSize()])
+	hasher.Sum(h[:0])
+	return h
+}
+
+// leafHashPrefix is the leaf prefix of RFC 6962 section 2.1, then the version and
+// leaf_type of a MerkleTreeLeaf.
+var leafHashPrefix = []byte{0, 0, 0}
+
 func encodeHashTile(hashes []Hash) []byte {
 	b := make([]byte, 0, len(hashes)*sha256.Size)
 	for i := range hashes {
@@ -327,14 +345,14 @@ func encodeHashTile(hashes []Hash) []byte {
 	return b
 }
 
+// grown copies the open data tile, with room for what leaves add to it.
 func grown(data []byte, leaves []Leaf) []byte {
-	size := len(data)
-	for _, l := range leaves {
+	size, largest := len(data), 0
+	for i, l := range leaves {
 		size += l.Entry.Size()
+		if largest = max(largest, size); (i+1)%TileWidth == 0 {
+			size = 0
+		}
 	}
-	return append(make([]byte, 0, min(size, maxOpenTile)), data...)
+	return append(make([]byte, 0, max(largest, len(data))), data...)
 }
-
-// maxOpenTile bounds what Append allocates ahead for the open data tile; it
-// holds a full tile of large entries.
-const maxOpenTile = 2 << 20

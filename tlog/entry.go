@@ -121,9 +121,18 @@ func (e *Entry) Chain() []Fingerprint { return e.chain }
 // Size returns the length in bytes of the entry's TileLeaf, which is also a
 // measure of the memory it holds.
 func (e *Entry) Size() int {
-	n := leafOverhead + len(e.certificate) + 2 + len(e.chain)*sha256.Size
+	n := e.timestampedSize() + 2 + len(e.chain)*sha256.Size
 	if e.typ == PrecertEntry {
-		n += 32 + 3 + len(e.precertificate)
+		n += 3 + len(e.precertificate)
+	}
+	return n
+}
+
+// timestampedSize returns the length in bytes of the TimestampedEntry.
+func (e *Entry) timestampedSize() int {
+	n := leafOverhead + len(e.certificate)
+	if e.typ == PrecertEntry {
+		n += 32
 	}
 	return n
 }
