@@ -43,6 +43,7 @@ type validator struct {
 	refusePrecertSigning bool
 
 	issuers atomic.Pointer[issuerCache]
+	leaves  leafMemory
 	// lookup, if not nil, is told of each certificate above a leaf whether it
 	// was remembered.
 	lookup func(hit bool)
@@ -109,7 +110,7 @@ func (v *validator) validate(chain [][]byte, precert bool, worth func(leaf *cert
 			return nil, err
 		}
 	}
-	if err := p.verify(cache); err != nil {
+	if err := p.verify(cache, &v.leaves); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -319,9 +320,9 @@ func (p *path) findSigner(refused bool) error {
 	return nil
 }
 
-// verify checks the signatures from the root down and remembers each issuer
-// that has them.
-func (p *path) verify(cache *issuerCache) error {
+// verify checks the signatures from the root down and remembers each certificate
+// that has its own.
+func (p *path) verify(cache *issuerCache, leaves *leafMemory) error {
 	top := len(p.issuers) - 2 // the certificate below the root
 	if p.anchored {
 		top--
@@ -331,6 +332,10 @@ func (p *path) verify(cache *issuerCache) error {
 		if i >= 0 && p.issuers[i].signedBy(parent) {
 			continue
 		}
+		signed := signatureOf(p.leaf.Fingerprint, parent.Fingerprint)
+		if i < 0 && leaves.verified(signed) {
+			continue
+		}
 		p.checks++
 		if err := p.at(i).CheckSignatureFrom(parent.Certificate); err != nil {
 			return refuse(errSignature, fmt.Sprintf("The signature of certificate %d of the chain cannot be verified with the key of certificate %d: %s.", i+1, i+2, problem(err)))
@@ -338,6 +343,8 @@ func (p *path) verify(cache *issuerCache) error {
 		if i >= 0 {
 			p.issuers[i].rememberParent(parent)
 			cache.put(p.issuers[i])
+		} else {
+			leaves.remember(signed)
 		}
 	}
 	return nil

@@ -75,10 +75,14 @@ func TestHotIssuerCost(t *testing.T) {
 	if misses, checks := v.cost(t, makeChain(t, ca, 1, testca.Leaf{})); misses != 3 || checks != 4 {
 		t.Errorf("the first time: %d issuers parsed, %d signatures, want 3 and 4", misses, checks)
 	}
-	for _, include := range []bool{false, true, false} {
-		misses, checks := v.cost(t, makeChain(t, ca, 2, testca.Leaf{IncludeRoot: include}))
+	for i, include := range []bool{false, true, false} {
+		chain := makeChain(t, ca, uint64(2+i), testca.Leaf{IncludeRoot: include})
+		misses, checks := v.cost(t, chain)
 		if misses != 0 || checks != 1 {
 			t.Errorf("again, root included %v: %d issuers parsed, %d signatures, want 0 and 1", include, misses, checks)
+		}
+		if misses, checks = v.cost(t, chain); misses != 0 || checks != 0 {
+			t.Errorf("the same leaf again: %d issuers parsed, %d signatures, want none", misses, checks)
 		}
 	}
 	w := newValidator(t, rootOf(ca))
@@ -91,7 +95,7 @@ func TestHotIssuerCost(t *testing.T) {
 	if v.roots.Union([]*cert.Certificate{mustParse(t, rootOf(other))}) != 1 {
 		t.Fatal("no root added")
 	}
-	if misses, checks := v.cost(t, makeChain(t, ca, 3, testca.Leaf{})); misses != 3 || checks != 4 {
+	if misses, checks := v.cost(t, makeChain(t, ca, 9, testca.Leaf{})); misses != 3 || checks != 4 {
 		t.Errorf("after the roots changed: %d issuers parsed, %d signatures, want 3 and 4", misses, checks)
 	}
 }
