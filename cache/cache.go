@@ -21,11 +21,16 @@ import (
 // ErrClosed is returned by operations on a closed DB.
 var ErrClosed = errors.New("dedup cache is closed")
 
+// ErrWALFull is returned by Put while the WAL is larger than Options.MaxWAL
+// because another process, a shell or a backup, keeps a read transaction open.
+var ErrWALFull = errors.New("the WAL of the dedup cache has reached its limit: end the read transaction that another process has open on it")
+
 // Defaults of Options.
 const (
 	DefaultPageCache           = 1 << 30
 	DefaultBusyTimeout         = 100 * time.Millisecond
 	DefaultReaderTimeout       = 50 * time.Millisecond
+	DefaultMaxWAL              = 1 << 30
 	defaultOpenTimeout         = 5 * time.Second
 	minPageCache               = 64 << 10
 	connections                = 2
@@ -41,8 +46,12 @@ type Options struct {
 	// holds; 0 means DefaultBusyTimeout. Nothing in this process makes them wait.
 	BusyTimeout time.Duration
 	// ReaderTimeout bounds how long Checkpoint waits for readers; 0 means
-	// DefaultReaderTimeout. The resolution is a millisecond.
+	// DefaultReaderTimeout. The resolution is a millisecond. While a reader stays,
+	// each Checkpoint waits half as long as the one before.
 	ReaderTimeout time.Duration
+	// MaxWAL is the size in bytes of the WAL from which on Put fails with
+	// ErrWALFull; 0 means DefaultMaxWAL. Only an outside reader lets it grow so far.
+	MaxWAL int64
 	// Create makes a new cache if the file is absent or empty. Without it that is
 	// an error, which wraps fs.ErrNotExist.
 	Create bool
@@ -71,8 +80,12 @@ type DB struct {
 	// empties it. aside serves the Gets that would have to wait.
 	main, aside conn
 
+	maxWAL int64 // Options.MaxWAL
+
 	// Used with main.
 	put, wal *sqlite.Stmt
+	busyRuns int   // WAL checkpoints in a row that a reader kept from finishing
+	walSize  int64 // bytes in use at the last of them; 0 after one that finished
 	sorted   []storage.Record // Put's buffer
 }
 
@@ -110,6 +123,9 @@ func (o *Options) setDefaults() error {
 	if o.ReaderTimeout == 0 {
 		o.ReaderTimeout = DefaultReaderTimeout
 	}
+	if o.MaxWAL == 0 {
+		o.MaxWAL = DefaultMaxWAL
+	}
 	if o.BusyTimeout < 0 || o.ReaderTimeout < time.Millisecond {
 		return fmt.Errorf("timeouts %v and %v: the first must be positive, the second at least 1ms", o.BusyTimeout, o.ReaderTimeout)
 	}
@@ -138,7 +154,7 @@ func open(path string, o *Options) (_ *DB, err error) {
 	fsType, statfsErr := o.Statfs(filepath.Dir(path))
 	pragmas := settings(o.PageCache, synchronous(fsType, statfsErr))
 
-	db := &DB{path: path, busy: o.BusyTimeout, readers: o.ReaderTimeout}
+	db := &DB{path: path, busy: o.BusyTimeout, readers: o.ReaderTimeout, maxWAL: o.MaxWAL}
 	defer func() {
 		if err != nil {
 			_ = db.closeConns() // the first error is the one to tell

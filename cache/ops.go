@@ -103,6 +103,9 @@ func (db *DB) insert(ctx context.Context, records []storage.Record) (err error) 
 	if db.main.c == nil {
 		return ErrClosed
 	}
+	if db.walSize >= db.maxWAL {
+		return ErrWALFull
+	}
 	// In key order a page is visited once. The order is stable: of two records
 	// with one key the first is kept.
 	db.sorted = append(db.sorted[:0], records...)
@@ -144,7 +147,9 @@ func (db *DB) run(sql string) error {
 
 // Checkpoint runs a RESTART WAL checkpoint; see storage.Cache. Readers, which
 // only other processes keep open, are waited for no longer than
-// ReaderTimeout; if they stay, the outcome is Busy and no error.
+// ReaderTimeout, and while they stay each time for half as long; the outcome is
+// then Busy and no error. So an outside reader takes from the rounds twice
+// ReaderTimeout in all, and a millisecond each.
 func (db *DB) Checkpoint(ctx context.Context) (storage.WAL, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.WAL{}, err
@@ -162,7 +167,7 @@ func (db *DB) checkpoint() (w storage.WAL, err error) {
 	start := time.Now()
 	defer func() { observe(start, db.metrics.walCheckpoint, db.metrics.walErr, err) }()
 	// Here SQLite itself has to wait, as it keeps others from writing meanwhile.
-	db.main.c.SetBusyTimeout(db.readers)
+	db.main.c.SetBusyTimeout(max(time.Millisecond, db.readers>>min(db.busyRuns, 20)))
 	defer db.main.c.SetBusyTimeout(0)
 	row, err := db.wal.Step()
 	if row {
@@ -181,11 +186,18 @@ func (db *DB) checkpoint() (w storage.WAL, err error) {
 	}
 	if w.Busy {
 		db.metrics.walBusy.Inc()
+		db.busyRuns++
+		db.walSize = int64(w.Frames) * (pageSize + walFrameHeader)
+	} else {
+		db.busyRuns, db.walSize = 0, 0
 	}
 	db.metrics.walFrames.Set(float64(w.Frames))
 	db.metrics.walCheckpointed.Set(float64(w.Checkpointed))
 	return w, nil
 }
+
+// walFrameHeader is what a frame has beside its page, in bytes.
+const walFrameHeader = 24
 
 // busyDelays are the pauses between attempts while another process holds a lock.
 var busyDelays = [...]time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond}

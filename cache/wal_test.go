@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"context"
 	"errors"
 	"path/filepath"
@@ -192,4 +193,53 @@ func TestReadStatementIsReset(t *testing.T) {
 	if err := stmt.Finalize(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestOutsideReaderStays: a read transaction that stays open costs the rounds
+// twice the bound in all and then next to nothing; the WAL stops growing at its
+// limit; and everything is as before once the reader has gone.
+func TestOutsideReaderStays(t *testing.T) {
+	const limit = 1 << 20
+	db := openTest(t, filepath.Join(t.TempDir(), "cache.db"), Options{ReaderTimeout: 64 * time.Millisecond, MaxWAL: limit})
+	mustPut(t, db, batch(0, 100)...)
+	reader := outsider(t, db.path)
+	mustExec(t, reader, "BEGIN", "SELECT count(*) FROM cache256")
+
+	next, full := int64(100), false
+	start := time.Now()
+	for range 100 {
+		err := db.Put(t.Context(), batch(next, 50))
+		switch {
+		case errors.Is(err, ErrWALFull):
+			full = true
+		case err != nil:
+			t.Fatal(err)
+		case full:
+			t.Fatal("a Put succeeded after the WAL was full")
+		default:
+			next += 50
+		}
+		if w := mustCheckpoint(t, db); !w.Busy {
+			t.Fatal("a WAL checkpoint finished beside a reader")
+		}
+	}
+	// 64 + 32 + ... + 1 ms and then 1 ms each; without backing off, 6.4 s.
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("100 rounds beside a reader took %v", took)
+	}
+	if !full {
+		t.Error("the WAL never reached its limit")
+	}
+	if size := fileSize(t, db.path+"-wal"); size > 2*limit {
+		t.Errorf("the WAL has %d bytes, its limit is %d", size, limit)
+	}
+	mustExec(t, reader, "COMMIT")
+	if w := mustCheckpoint(t, db); w.Busy {
+		t.Error("a WAL checkpoint is busy after the reader has gone")
+	}
+	mustPut(t, db, batch(next, 50)...)
+	if w := mustCheckpoint(t, db); w.Busy || w.Frames > 200 {
+		t.Errorf("after the reader: %+v", w)
+	}
+	wantHit(t, db, numbered(next))
 }
