@@ -84,8 +84,8 @@ type DB struct {
 
 	// Used with main.
 	put, wal *sqlite.Stmt
-	busyRuns int   // WAL checkpoints in a row that a reader kept from finishing
-	walSize  int64 // bytes in use at the last of them; 0 after one that finished
+	busyRuns int              // WAL checkpoints in a row that a reader kept from finishing
+	walSize  int64            // bytes in use at the last of them; 0 after one that finished
 	sorted   []storage.Record // Put's buffer
 }
 

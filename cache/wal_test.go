@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"errors"
 	"context"
 	"errors"
 	"path/filepath"
