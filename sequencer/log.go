@@ -104,7 +104,9 @@ type Log struct {
 	timestamp int64                         // of head
 	stored    map[tlog.Fingerprint]struct{} // issuers known to be in the store
 	leftover  []string                      // bundles whose discard failed
-	last      RoundRecord                   // of the last round, for report
+	// putFailures counts the cache puts that failed in a row.
+	putFailures int
+	last        RoundRecord // of the last round, for report
 
 	status atomic.Pointer[Status]
 	halted atomic.Pointer[error]

@@ -22,6 +22,9 @@ const (
 	// key takes about 100 bytes.
 	maxUnremembered = 200_000
 
+	// putFailuresPerLine is how many failing cache puts share a line in the log.
+	putFailuresPerLine = 300
+
 	// maxStored bounds the memory of issuers known to be stored. Forgetting
 	// one costs an equal re-put.
 	maxStored = 50_000
@@ -332,7 +335,14 @@ func (l *Log) settle(ctx context.Context, r *round, putErr error) {
 		for _, leaf := range r.leaves {
 			keep[leaf.Entry.Key()] = leaf.Position
 		}
-		l.log.ErrorContext(ctx, "dedup cache put failed; its keys stay in memory for the next round", "keys", len(keep), "cause", putErr)
+		// A full disk or a forgotten shell lasts many rounds.
+		if l.putFailures++; l.putFailures%putFailuresPerLine == 1 {
+			l.log.ErrorContext(ctx, "dedup cache put failed; its keys stay in memory for the next round",
+				"keys", len(keep), "rounds", l.putFailures, "cause", putErr)
+		}
+	} else if l.putFailures > 0 {
+		l.log.InfoContext(ctx, "dedup cache takes keys again", "rounds", l.putFailures)
+		l.putFailures = 0
 	}
 	l.privileged(func() { l.inFlight, l.unremembered = nil, keep })
 	l.metrics.remembering.Set(float64(len(keep)))
