@@ -90,7 +90,7 @@ func (t *tally) add(o outcome, p Priority) {
 		c.duplicate.Add(1)
 	case outcomeEvicted:
 		c.evicted.Add(1)
-	case outcomeFull:
+	case outcomeFull, outcomeFullEarly:
 		c.full.Add(1)
 	case outcomeLimited:
 		c.limited.Add(1)

@@ -14,10 +14,21 @@ type AdminOptions struct {
 	Build    Build
 	Registry *prometheus.Registry
 	Logs     func() []LogState // asked at each request of /health; safe for concurrent use
+	// Pages are further pages, which the first page lists.
+	Pages []Page
+	// Notes are lines for the first page: what the operator should know before
+	// anything else. Optional; asked at each request, and safe for concurrent use.
+	Notes func() []string
 }
 
-// NewAdmin returns the handler of the operator's listener: /metrics, /health
-// and /debug/pprof/. It has no access control.
+// Page is a page of the operator's listener. Its path begins with a slash.
+type Page struct {
+	Path    string
+	Handler http.Handler
+}
+
+// NewAdmin returns the handler of the operator's listener: /metrics, /health,
+// /debug/pprof/ and the further pages. It has no access control.
 func NewAdmin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry}))
@@ -27,9 +38,28 @@ func NewAdmin(o AdminOptions) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	for _, p := range o.Pages {
+		mux.Handle("GET "+p.Path, p.Handler)
+	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, o.Build.String()+"\n\n/health\n/metrics\n/debug/pprof/\n")
+		_, _ = io.WriteString(w, o.first()) // a client that is gone needs no answer
 	})
 	return mux
+}
+
+// first is the text of the first page.
+func (o *AdminOptions) first() string {
+	s := o.Build.String() + "\n\n"
+	if o.Notes != nil {
+		for _, line := range o.Notes() {
+			s += line + "\n"
+		}
+		s += "\n"
+	}
+	s += "/health\n/metrics\n"
+	for _, p := range o.Pages {
+		s += p.Path + "\n"
+	}
+	return s + "/debug/pprof/\n"
 }

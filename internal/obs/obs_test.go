@@ -303,3 +303,21 @@ func TestFaults(t *testing.T) {
 		t.Errorf("lines:\n%s", got)
 	}
 }
+
+// TestPages: further pages are served and listed, below what the operator should know.
+func TestPages(t *testing.T) {
+	r, err := NewRegistry(Build{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") })
+	h := NewAdmin(AdminOptions{Registry: r, Logs: func() []LogState { return nil }, Pages: []Page{{"/rounds", page}},
+		Notes: func() []string { return []string{"one", "two"} }})
+	for path, want := range map[string]string{"/rounds": "the page", "/": "\n\none\ntwo\n\n/health\n/metrics\n/rounds\n/debug/pprof/\n"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != http.StatusOK || !strings.HasSuffix(w.Body.String(), want) {
+			t.Errorf("%s: %d %q", path, w.Code, w.Body)
+		}
+	}
+}

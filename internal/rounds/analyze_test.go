@@ -61,7 +61,9 @@ func busyLog() []Record {
 			})
 		}
 		if i == 4 {
-			g.round(20, func(r *Record) { r.Outcome, r.Cause, r.Size = outcomeRefused, "stage: no space left on device", r.Size-20 })
+			g.round(20, func(r *Record) {
+				r.Outcome, r.Cause, r.Size = outcomeRefused, "stage: no space left on device", r.Size-20
+			})
 			g.round(20, func(r *Record) { r.Steps[sequencer.StepApply] = 700 * time.Millisecond })
 		}
 	}

@@ -17,9 +17,9 @@ func fullRound() sequencer.RoundRecord {
 		Started: time.Date(2027, 3, 1, 12, 0, 0, 123456000, time.UTC), Late: 2 * time.Millisecond, Took: 300 * time.Millisecond, Skipped: 1,
 		Outcome: sequencer.RoundRefused, Cause: errors.New("stage: no space left on device"), Interval: 200 * time.Millisecond, PoolSize: 150,
 		Entries: 140, Size: 1000,
-		High:  sequencer.IntakeCounts{Admitted: 1, Joined: 2, Duplicate: 3, Evicted: 4, Full: 5, Limited: 6, Busy: 7, Other: 8},
-		Low:   sequencer.IntakeCounts{Admitted: 9, Full: 10},
-		Put:   30 * time.Millisecond, WALCheckpoint: 40 * time.Millisecond, WAL: storage.WAL{Busy: true, Frames: 50, Checkpointed: 20},
+		High: sequencer.IntakeCounts{Admitted: 1, Joined: 2, Duplicate: 3, Evicted: 4, Full: 5, Limited: 6, Busy: 7, Other: 8},
+		Low:  sequencer.IntakeCounts{Admitted: 9, Full: 10},
+		Put:  30 * time.Millisecond, WALCheckpoint: 40 * time.Millisecond, WAL: storage.WAL{Busy: true, Frames: 50, Checkpointed: 20},
 		LockWait: time.Millisecond, HoldMax: 5 * time.Millisecond, WaitMax: 6 * time.Millisecond,
 	}
 	for i := range r.Steps {

@@ -12,6 +12,7 @@ import (
 	"math"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ import (
 	"github.com/daybook-ct/daybook/cert"
 	"github.com/daybook-ct/daybook/checkpoint"
 	"github.com/daybook-ct/daybook/internal/obs"
+	"github.com/daybook-ct/daybook/internal/rounds"
 	"github.com/daybook-ct/daybook/internal/server/prefix"
 	"github.com/daybook-ct/daybook/readpath"
 	"github.com/daybook-ct/daybook/sequencer"
@@ -58,6 +60,11 @@ type LogOptions struct {
 	RootFiles         []string
 	CCADB             []string
 	MergeDelayMonitor bool
+
+	// The file of the round records, none if it is empty, and the most bytes that
+	// it and the older one beside it take.
+	RoundsPath string
+	RoundsSize int64
 
 	// Start and limit of the NotAfter window; zero leaves an end open.
 	WindowStart, WindowLimit time.Time
@@ -155,6 +162,7 @@ type openLog struct {
 	log        *slog.Logger
 	roots      *rootsource.Accepted
 	sequencer  *sequencer.Log
+	rounds     *rounds.Recorder
 	submission *submission.Handler
 	monitoring *readpath.Handler
 	closers    []func() error // in the order in which they were opened
@@ -199,7 +207,11 @@ func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, roots *root
 		return l, err
 	}
 	l.closers = append(l.closers, dedup.Close)
-	c.Store, c.Lock, c.Cache = store, lock, dedup
+	if l.rounds, err = recorder(o, store, l.log, metrics); err != nil {
+		return l, err
+	}
+	l.closers = append(l.closers, l.rounds.Close)
+	c.Store, c.Lock, c.Cache, c.Record = store, lock, dedup, l.rounds.Record
 	if l.sequencer, err = sequencer.Open(ctx, c); err != nil {
 		return l, explain(ctx, err, store, l.id)
 	}
@@ -256,6 +268,22 @@ func explain(ctx context.Context, err error, store storage.Store, id Identity) e
 		return fmt.Errorf("%w (log ID %s); the storage holds a checkpoint, though: is it the right key, and the right lock?", err, id.LogIDBase64())
 	}
 	return fmt.Errorf("%w (log ID %s): `daybook init` does that", err, id.LogIDBase64())
+}
+
+// recorder returns the recorder of a log's rounds.
+func recorder(o LogOptions, store *posix.Store, logger *slog.Logger, metrics prometheus.Registerer) (*rounds.Recorder, error) {
+	return rounds.NewRecorder(rounds.Options{Log: o.Name, Interval: o.Interval, PoolSize: o.PoolSize,
+		Path: o.RoundsPath, MaxSize: o.RoundsSize, WALFile: walFile(o.CachePath), LockWALFile: walFile(o.LockPath),
+		Fsyncs: store.Fsyncs, Logger: logger, Metrics: metrics})
+}
+
+// walFile returns the WAL of an SQLite database that is open. It stands beside
+// the file that a symbolic link leads to.
+func walFile(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	return path + "-wal"
 }
 
 // names returns the names of an entry as names tiles have them.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/daybook-ct/daybook/internal/obs"
+	"github.com/daybook-ct/daybook/internal/rounds"
 	"github.com/daybook-ct/daybook/submission/rootsource"
 )
 
@@ -33,8 +34,8 @@ type Options struct {
 	// also if Start fails. At least one of either is needed.
 	Listen    []string
 	Listeners []net.Listener
-	// AdminListen is the address of /metrics, /health and /debug/pprof/; no
-	// such listener if it is empty.
+	// AdminListen is the address of /metrics, /health, /rounds and /debug/pprof/;
+	// no such listener if it is empty.
 	AdminListen string
 
 	TrustedProxies  []netip.Prefix
@@ -102,7 +103,8 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 			return nil, fmt.Errorf("listening for the operator: %w", err)
 		}
 		s.admin = obs.ServeHTTP(admin, obs.HTTPOptions{Admin: true, Logger: s.o.Logger,
-			Handler: obs.NewAdmin(obs.AdminOptions{Build: obs.ReadBuild(), Registry: s.o.Registry, Logs: s.states})})
+			Handler: obs.NewAdmin(obs.AdminOptions{Build: obs.ReadBuild(), Registry: s.o.Registry, Logs: s.states,
+				Pages: []obs.Page{{Path: "/rounds", Handler: rounds.Handler(s.recorders)}}, Notes: s.notes})})
 	}
 	if s.roots, err = newRootLoader(&s.o); err != nil {
 		return nil, err
@@ -315,6 +317,26 @@ func (s *Server) Identities() []Identity {
 		ids[i] = l.id
 	}
 	return ids
+}
+
+// recorders returns those of all logs: none before all logs are open.
+func (s *Server) recorders() []*rounds.Recorder {
+	if !s.ready.Load() {
+		return nil
+	}
+	recorders := make([]*rounds.Recorder, len(s.logs))
+	for i, l := range s.logs {
+		recorders[i] = l.rounds
+	}
+	return recorders
+}
+
+// notes returns what the operator's first page says about each log.
+func (s *Server) notes() (lines []string) {
+	for _, r := range s.recorders() {
+		lines = append(lines, fmt.Sprintf("capacity of %s: %v", r.Log(), r.Capacity()))
+	}
+	return lines
 }
 
 // states returns what the health of the process is judged by: nothing before

@@ -38,10 +38,11 @@ var allowed = map[string][]string{
 	"readpath":                     {"sequencer", "storage", "tlog"},
 	"monitor":                      {"cert", "checkpoint", "storage", "tlog"},
 	"internal/load":                {"monitor", "internal/testca", "cert", "checkpoint", "tlog"},
+	"internal/rounds":              {"sequencer"},
 	"config":                       {"checkpoint", "internal/server/prefix"},
 	"internal/server/prefix":       {},
 	"internal/durable/durabletest": {"internal/durable"},
-	"internal/server": {"cache", "cert", "checkpoint", "internal/durable", "internal/obs", "internal/server/prefix", "readpath", "sequencer", "storage", "storage/posix",
+	"internal/server": {"cache", "cert", "checkpoint", "internal/durable", "internal/obs", "internal/rounds", "internal/server/prefix", "readpath", "sequencer", "storage", "storage/posix",
 		"storage/sqlitelock", "submission", "submission/rootsource", "tlog"},
 	// Only the command knows the configuration, and it may know everything.
 	"cmd/daybook": {"*"},
