@@ -9,7 +9,7 @@ FUZZTIME   ?= 60s
 COUNT      ?= 1000
 SEEDS      ?= 10000
 
-.PHONY: help build demo test lint unit difftest sim bench fuzz clean
+.PHONY: help build demo test lint unit difftest sim bench bench-floor perf fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,7 +21,10 @@ build: ## build bin/daybook
 demo: build ## run a log, submit COUNT chains, verify all of it, go on serving (ONCE=1: exit instead)
 	./bin/daybook demo --count $(COUNT) $(if $(ONCE),--once)
 
-test: lint unit difftest ## everything that tells whether a change can be trusted
+perf: ## cost of an entry in floors, against the recorded ratio
+	go test -count 1 -v -run TestCostInFloors ./test/perf
+
+test: lint unit difftest perf ## everything that tells whether a change can be trusted
 	$(MAKE) --no-print-directory demo ONCE=1
 
 lint: ## gofmt, vet, staticcheck, errcheck, go mod tidy
@@ -43,6 +46,9 @@ sim: ## simulate logs with faults and crashes for SEEDS seeds, or replay SEED
 
 bench: ## benchmarks of intake, round, cache, parser, signatures
 	go test -run '^$$' -bench . -benchmem ./...
+
+bench-floor: ## the floor that signatures set, and what an entry costs in floors
+	go test -count 1 -v -run TestCostInFloors -bench Floor ./test/perf
 
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; for pkg in $$(go list ./...); do \
