@@ -22,12 +22,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start runs daybook serve as a process of its own, and returns when it serves.
+// start creates the log, runs daybook serve as a process of its own, and returns
+// when it serves.
 func start(t *testing.T, path string) (*exec.Cmd, *serving) {
 	t.Helper()
 	if code, _, stderr := invoke(t, "init", "-c", path); code != exitOK {
 		t.Fatalf("init: exit code %d: %s", code, stderr)
 	}
+	return serve(t, path)
+}
+
+// serve is start for a log that exists.
+func serve(t *testing.T, path string) (*exec.Cmd, *serving) {
+	t.Helper()
 	log := &serving{ready: make(chan struct{})}
 	lines, w := io.Pipe()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "-c", path)

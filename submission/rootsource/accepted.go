@@ -90,9 +90,11 @@ func (l *Loader) Open(ctx context.Context, o LogOptions) (*Accepted, error) {
 				errors.Join(append(reasons, submission.ErrNoRoots)...))
 		}
 		kept = distinct(listed)
-		if err := a.keep(ctx, kept, len(kept)); err != nil {
+		if err := a.keep(ctx, kept); err != nil {
 			return nil, err
 		}
+		// A new log does not have to name them all.
+		o.Logger.InfoContext(ctx, "the accepted roots have changed", "roots", len(kept), "added", len(kept))
 	}
 	if a.roots, err = submission.NewRoots(kept); err != nil {
 		return nil, err
@@ -116,7 +118,7 @@ func (a *Accepted) Update(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	if err := a.keep(ctx, missing, a.roots.Len()+len(missing)); err != nil {
+	if err := a.keep(ctx, missing); err != nil {
 		if ctx.Err() == nil {
 			a.failures.Inc()
 			a.o.Logger.ErrorContext(ctx, "new accepted roots could not be kept in the storage, and are not accepted yet",
@@ -125,6 +127,10 @@ func (a *Accepted) Update(ctx context.Context) error {
 		return err
 	}
 	a.roots.Union(missing)
+	a.o.Logger.InfoContext(ctx, "the accepted roots have changed", "roots", a.roots.Len(), "added", len(missing))
+	for _, c := range missing[:min(len(missing), maxLines)] {
+		a.o.Logger.InfoContext(ctx, "a root is accepted from now on", "sha256", hex.EncodeToString(c.Fingerprint[:]), "names", clip(string(c.NamesJSON())))
+	}
 	return nil
 }
 
@@ -140,7 +146,7 @@ func (a *Accepted) sayUnlisted(ctx context.Context, unlisted int) {
 
 // keep appends roots to _roots.pem. What stands there is left as it is, even
 // what cannot be read.
-func (a *Accepted) keep(ctx context.Context, roots []*cert.Certificate, total int) error {
+func (a *Accepted) keep(ctx context.Context, roots []*cert.Certificate) error {
 	text := bytes.Clone(a.text)
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		text = append(text, '\n')
@@ -150,13 +156,6 @@ func (a *Accepted) keep(ctx context.Context, roots []*cert.Certificate, total in
 		return fmt.Errorf("writing %s: %w", object, err)
 	}
 	a.text = text
-	a.o.Logger.InfoContext(ctx, "the accepted roots have changed", "roots", total, "added", len(roots))
-	if a.roots == nil {
-		return nil // a new log, which does not have to name them all
-	}
-	for _, c := range roots[:min(len(roots), maxLines)] {
-		a.o.Logger.InfoContext(ctx, "a root is accepted from now on", "sha256", hex.EncodeToString(c.Fingerprint[:]), "names", clip(string(c.NamesJSON())))
-	}
 	return nil
 }
 
