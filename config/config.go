@@ -66,8 +66,8 @@ type Config struct {
 // Admin is the listener for the operator.
 type Admin struct {
 	// The address, host:port, of /metrics (Prometheus), /health (JSON; 200 or
-	// 503) and /debug/pprof/. There is no access control: keep it on a loopback
-	// or a private address.
+	// 503), /rounds (JSON lines) and /debug/pprof/. There is no access control:
+	// keep it on a loopback or a private address.
 	Listen string `yaml:"listen" default:"127.0.0.1:8081"`
 }
 
@@ -148,6 +148,11 @@ type Log struct {
 	// only as far as the rounds keep their time. 0 means no limit.
 	PoolSize int `yaml:"pool_size" default:"150" example:"150"`
 
+	// The records of the rounds, from which daybook rounds tells why some are
+	// slow. Those of the last hour are in memory, too, and on the admin
+	// listener, /rounds.
+	Rounds Rounds `yaml:"rounds" example:"{max_size: 64MiB}"`
+
 	// Takes leaves with any extended key usage. Otherwise a leaf that has the
 	// extension must list serverAuth or anyExtendedKeyUsage in it.
 	AcceptAnyEKU bool `yaml:"accept_any_eku" default:"false"`
@@ -183,6 +188,19 @@ type Cache struct {
 	// of its two connections. All interior pages should fit, or lookups wait for
 	// the disk; 1 GiB is enough for some hundred million entries.
 	PageCache Size `yaml:"page_cache" default:"1GiB"`
+}
+
+// Rounds are the records of a log's rounds.
+type Rounds struct {
+	// The file, of one JSON line per round, and beside it an older one with .1 at
+	// the end of its name. If it is missing, it is `cache.path` with
+	// .rounds.jsonl at the end. Rounds never wait for it, and go on if it
+	// cannot be written.
+	Path string `yaml:"path" path:"true" example:"example2027h1.rounds.jsonl"`
+
+	// The most that both files take together; at least 1MiB, or 0B for no files.
+	// A day of rounds at 200ms takes some 250MiB.
+	MaxSize Size `yaml:"max_size" default:"64MiB"`
 }
 
 // Roots are the accepted roots of a log.

@@ -72,9 +72,9 @@ func TestDefaults(t *testing.T) {
 	c := mustParse(t, minimal)
 	l := c.Logs[0]
 	got := fmt.Sprintln(c.Listen, c.Admin.Listen, c.Logging, c.ShutdownTimeout, c.OnHalt, l.Interval, l.PoolSize,
-		l.Cache.PageCache, l.AcceptAnyEKU, l.RefusePrecertSigning, l.Window, l.Lock.Path, l.MonitoringPrefix)
+		l.Cache.PageCache, l.AcceptAnyEKU, l.RefusePrecertSigning, l.Window, l.Lock.Path, l.MonitoringPrefix, l.Rounds)
 	want := "[127.0.0.1:8080] 127.0.0.1:8081 {info text} 30s stay 200ms 150 " +
-		"1GiB false false <nil> /etc/daybook/lock.db https://ct.example.org/a/\n"
+		"1GiB false false <nil> /etc/daybook/lock.db https://ct.example.org/a/ {/etc/daybook/a.db.rounds.jsonl 64MiB}\n"
 	if got != want {
 		t.Errorf("defaults:\n%s\nwant\n%s", got, want)
 	}
@@ -84,10 +84,10 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestPathsAreRelativeToTheFile(t *testing.T) {
-	c := mustParse(t, strings.Replace(minimal, "a.seed", "../keys/./a.seed", 1)+"    lock: {path: /var/lib/l.db}\n")
+	c := mustParse(t, strings.Replace(minimal, "a.seed", "../keys/./a.seed", 1)+"    lock: {path: /var/lib/l.db}\n    rounds: {path: ../r}\n")
 	l := c.Logs[0]
-	got := []string{c.Lock.Path, l.Key, l.Storage.Directory, l.Cache.Path, l.Roots.Files[0], l.Lock.Path}
-	want := []string{"/etc/daybook/lock.db", "/etc/keys/a.seed", "/etc/daybook/a", "/etc/daybook/a.db", "/etc/daybook/roots.pem", "/var/lib/l.db"}
+	got := []string{c.Lock.Path, l.Key, l.Storage.Directory, l.Cache.Path, l.Roots.Files[0], l.Lock.Path, l.Rounds.Path}
+	want := []string{"/etc/daybook/lock.db", "/etc/keys/a.seed", "/etc/daybook/a", "/etc/daybook/a.db", "/etc/daybook/roots.pem", "/var/lib/l.db", "/etc/r"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("paths %q, want %q", got, want)
 	}

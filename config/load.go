@@ -141,6 +141,9 @@ func (c *Config) inherit() {
 		if l.Lock == nil && c.Lock != nil {
 			l.Lock = &Lock{Path: c.Lock.Path}
 		}
+		if l.Rounds.Path == "" && l.Cache.Path != "" {
+			l.Rounds.Path = l.Cache.Path + ".rounds.jsonl"
+		}
 	}
 }
 

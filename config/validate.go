@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ const mmd = time.Minute
 
 // leastRootsInterval spares those who serve root lists for free.
 const leastRootsInterval = time.Minute
+
+// leastRoundsSize is the least size of the files of round records.
+const leastRoundsSize Size = 1 << 20
 
 // validate finds what is wrong between values that are right one by one. It
 // does not look at keys that could not be read.
@@ -105,6 +109,9 @@ func (d *decoder) validateLog(l *Log, key string) {
 	if r := l.Roots; len(r.Files)+len(r.CCADB) == 0 && !r.MergeDelayMonitor && !d.bad[key+".roots.files"] && !d.bad[key+".roots.ccadb"] {
 		d.fail(key+".roots", "names no roots: write for example `roots: {files: [roots.pem]}`")
 	}
+	if z := l.Rounds.MaxSize; z > 0 && z < leastRoundsSize {
+		d.fail(key+".rounds.max_size", "%v is too small: write at least %v, or 0B for no files", z, leastRoundsSize)
+	}
 	if w := l.Window; w != nil && !w.Start.IsZero() && !w.Limit.IsZero() && !w.Start.Before(w.Limit.Time) {
 		d.fail(key+".window", "the limit %v is not after the start %v: no certificate would be taken", w.Limit, w.Start)
 	}
@@ -125,7 +132,7 @@ func (d *decoder) validateNames(c *Config) {
 // use is one file or directory that the configuration names.
 type use struct {
 	key, path string
-	kind      string // key, storage, lock, cache
+	kind      string // key, storage, lock, cache, rounds
 	log       int
 }
 
@@ -141,7 +148,8 @@ func (c *Config) files() []use {
 		uses = append(uses,
 			use{key + "key", l.Key, "key", i},
 			use{key + "storage.directory", l.Storage.Directory, "storage", i},
-			use{key + "cache.path", l.Cache.Path, "cache", i})
+			use{key + "cache.path", l.Cache.Path, "cache", i},
+			use{key + "rounds.path", l.Rounds.Path, "rounds", i})
 		if l.Lock != nil && (c.Lock == nil || l.Lock.Path != c.Lock.Path) {
 			uses = append(uses, use{key + "lock.path", l.Lock.Path, "lock", i})
 		}
@@ -152,7 +160,8 @@ func (c *Config) files() []use {
 // validateFiles refuses two uses of one file. Only a lock database may be
 // shared between logs.
 func (d *decoder) validateFiles(c *Config) {
-	uses := c.files()
+	// A file that follows from the cache's has no faults of its own.
+	uses := slices.DeleteFunc(c.files(), func(u use) bool { return u.kind == "rounds" && d.lines[u.key] == 0 })
 	for i, u := range uses {
 		for j, other := range uses {
 			switch {

@@ -151,8 +151,8 @@ func (w *warner) files(l *Log, key string) {
 	if w.c.lines[lock] == 0 {
 		lock = "lock.path"
 	}
-	for _, f := range []struct{ key, path string }{{key + "cache.path", l.Cache.Path}, {lock, l.Lock.Path}} {
-		if inside(f.path, l.Storage.Directory) {
+	for _, f := range []struct{ key, path string }{{key + "cache.path", l.Cache.Path}, {key + "rounds.path", l.Rounds.Path}, {lock, l.Lock.Path}} {
+		if w.c.lines[f.key] > 0 && inside(f.path, l.Storage.Directory) {
 			w.add(f.key, "is inside storage.directory, which is there to be published: put it elsewhere")
 		}
 	}

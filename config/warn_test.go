@@ -44,6 +44,7 @@ func TestWarnings(t *testing.T) {
 		{"public admin", usual + "admin: {listen: \":8081\"}\n", Host{}, []string{"10: admin.listen: :8081 can be reached from other machines"}},
 		{"everybody is a proxy", usual + "trusted_proxies: [0.0.0.0/0, \"::/0\"]\n", Host{}, []string{"10: trusted_proxies[0]: 0.0.0.0/0 believes", "10: trusted_proxies[1]: ::/0 believes"}},
 		{"cache in the storage", replace("a.db", "a/cache.db"), Host{}, []string{"7: logs[0].cache.path: is inside storage.directory"}},
+		{"rounds in the storage", with("rounds: {path: a/r.jsonl}"), Host{}, []string{"10: logs[0].rounds.path: is inside storage.directory"}},
 		{"lock in the storage", replace("lock.db", "a/lock.db"), Host{}, []string{"1: lock.path: is inside storage.directory"}},
 		{"key for all to read", usual, Host{Stat: public}, []string{"5: logs[0].key: /etc/daybook/a.seed may be read by other users (mode 0640)"}},
 		{"nothing there yet", usual, Host{Stat: none}, []string{

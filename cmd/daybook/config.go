@@ -47,6 +47,7 @@ func logOptions(l *config.Log) server.LogOptions {
 		PageCache:            int64(l.Cache.PageCache),
 		RootFiles:            l.Roots.Files,
 		MergeDelayMonitor:    l.Roots.MergeDelayMonitor,
+		RoundsSize:           int64(l.Rounds.MaxSize),
 		Interval:             time.Duration(l.Interval),
 		PoolSize:             l.PoolSize,
 		AcceptAnyEKU:         l.AcceptAnyEKU,
@@ -54,6 +55,9 @@ func logOptions(l *config.Log) server.LogOptions {
 	}
 	for _, r := range l.Roots.CCADB {
 		o.CCADB = append(o.CCADB, string(r))
+	}
+	if o.RoundsSize > 0 {
+		o.RoundsPath = l.Rounds.Path
 	}
 	if l.Window != nil {
 		o.WindowStart, o.WindowLimit = l.Window.Start.Time, l.Window.Limit.Time

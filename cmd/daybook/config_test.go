@@ -31,6 +31,7 @@ logs:
     window: {start: 2027-01-01T00:00:00Z, limit: 2027-07-01T00:00:00Z}
     interval: 1s
     pool_size: 7
+    rounds: {path: r.jsonl, max_size: 2MiB}
     accept_any_eku: true
     refuse_precert_signing: true
   - name: b
@@ -39,6 +40,7 @@ logs:
     storage: {directory: b}
     lock: {path: b-lock.db}
     cache: {path: b.db}
+    rounds: {max_size: 0B}
     roots: [one.pem]
 `), "/d/daybook.yaml")
 	if err != nil {
@@ -56,6 +58,7 @@ logs:
 			Name: "a", SubmissionPrefix: "https://ct.example.com/a/", MonitoringPrefix: "https://mon.example.com/a/",
 			KeyFile: "/d/a.seed", StorageDirectory: "/d/a", LockPath: "/d/lock.db", CachePath: "/d/a.db", PageCache: 2 << 30,
 			RootFiles: []string{"/d/one.pem", "/d/two.pem"}, CCADB: []string{"/d/three.csv"}, MergeDelayMonitor: true,
+			RoundsPath: "/d/r.jsonl", RoundsSize: 2 << 20,
 			WindowStart: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), WindowLimit: time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC),
 			Interval: time.Second, PoolSize: 7, AcceptAnyEKU: true, RefusePrecertSigning: true,
 		}, {
