@@ -13,12 +13,23 @@ import (
 
 // faultPoints puts fault points before and after each step of a round and each
 // write of recovery, for crash tests. opened is called when recovery is done.
+//
+// A step that comes after a bundle was staged, so of a round with entries, is
+// also a place of its own: "new.commit" besides "commit".
 func (c *Config) faultPoints() (opened func()) {
+	var running, staged atomic.Bool
 	if c.hook == nil {
-		c.hook = func(s Step, after bool) error { return faultpoint.At(s.String(), after) }
+		c.hook = func(s Step, after bool) error {
+			if s == StepClose && !after {
+				staged.Store(false)
+			}
+			if err := faultpoint.At(s.String(), after); err != nil || !staged.Load() {
+				return err
+			}
+			return faultpoint.At("new."+s.String(), after)
+		}
 	}
-	var running atomic.Bool
-	c.Store = faultStore{c.Store, &running}
+	c.Store = faultStore{c.Store, &running, &staged}
 	c.Cache = faultCache{c.Cache, &running}
 	return func() { running.Store(true) }
 }
@@ -40,10 +51,13 @@ func during(running *atomic.Bool, place string, f func() error) error {
 
 type faultStore struct {
 	storage.Store
-	running *atomic.Bool
+	running, staged *atomic.Bool
 }
 
 func (s faultStore) Put(ctx context.Context, objects ...storage.Object) error {
+	if storage.KindOf(objects[0].Name) == storage.Staging {
+		s.staged.Store(true)
+	}
 	place := faultpoint.RecoverApply
 	if len(objects) == 1 && objects[0].Name == "checkpoint" {
 		place = faultpoint.RecoverPublish
