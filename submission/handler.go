@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,6 +61,11 @@ type Options struct {
 	// those of Log.Add. It must not block.
 	Preflight func(from netip.Prefix, p sequencer.Priority) error
 
+	// MaxInFlight bounds the submissions in progress, each of which takes a
+	// goroutine and, while it waits, its entry; those beyond it get 503 before
+	// their bodies are read. Default: DefaultMaxInFlight.
+	MaxInFlight int
+
 	Logger  *slog.Logger          // default: none
 	Metrics prometheus.Registerer // default: none
 }
@@ -74,8 +80,14 @@ type Handler struct {
 	// validating and signing are apart, so that SCTs, which are promises
 	// already, do not queue behind new requests.
 	validating, signing slots
+	submissions         atomic.Int64 // in progress
+	top                 topSubmitters
 	sctHead             []byte // the JSON of an SCT up to its timestamp
 }
+
+// DefaultMaxInFlight allows for a round of several thousand entries and their
+// duplicates. With entries of ordinary size it bounds memory to about 100 MiB.
+const DefaultMaxInFlight = 8192
 
 // NewHandler returns a Handler, whose metrics it registers.
 func NewHandler(o Options) (*Handler, error) {
@@ -84,6 +96,9 @@ func NewHandler(o Options) (*Handler, error) {
 	}
 	if !o.Window.Start.IsZero() && !o.Window.Limit.IsZero() && !o.Window.Start.Before(o.Window.Limit) {
 		return nil, errors.New("submission: the NotAfter window " + o.Window.String() + " is empty")
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = DefaultMaxInFlight
 	}
 	if o.Preflight == nil {
 		o.Preflight = func(netip.Prefix, sequencer.Priority) error { return nil }
@@ -195,7 +210,9 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, ev *event) error
 		writeJSON(w, h.o.Roots.set.Load().json)
 		return nil
 	}
+	ev.from = submitter(r, h.o.TrustedProxies)
 	body, err := h.submit(w, r, e.precert, ev)
+	h.top.add(ev.from, isPushBack(r.Context(), err))
 	if err != nil {
 		return err
 	}
@@ -203,10 +220,22 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, ev *event) error
 	return nil
 }
 
+// isPushBack reports whether err asks the client to come again later.
+func isPushBack(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	status := answerTo(ctx, err).status
+	return status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests
+}
+
 // submit handles add-chain and add-pre-chain and returns the SCT as JSON.
 func (h *Handler) submit(w http.ResponseWriter, r *http.Request, precert bool, ev *event) ([]byte, error) {
 	ctx := r.Context()
-	ev.from = submitter(r, h.o.TrustedProxies)
+	defer h.submissions.Add(-1)
+	if h.submissions.Add(1) > int64(h.o.MaxInFlight) {
+		return nil, errOverloaded
+	}
 	if err := h.o.Preflight(ev.from, sequencer.High); err != nil {
 		return nil, err
 	}

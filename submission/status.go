@@ -30,7 +30,7 @@ var (
 	errTooMuchWork    = errors.New("too many signatures to check")
 	errPrecertSigning = errors.New("precertificate signing certificate not usable")
 	errTBS            = errors.New("no TBSCertificate to log")
-	errOverloaded     = errors.New("waited too long for a validation slot")
+	errOverloaded     = errors.New("too many submissions in progress")
 	errClientGone     = errors.New("client is gone")
 	errTimeout        = errors.New("request timed out")
 	errInternal       = errors.New("internal error")

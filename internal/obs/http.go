@@ -17,7 +17,7 @@ import (
 // KiB or a full data tile over a slow line, and end clients that do nothing.
 const (
 	readHeaderTimeout = 10 * time.Second
-	readTimeout       = 30 * time.Second // headers and body
+	readTimeout       = 10 * time.Second // headers and body: who sends a byte a second is shed
 	writeTimeout      = time.Minute      // from the end of the headers to that of the answer
 	idleTimeout       = 2 * time.Minute
 	maxHeader         = 16 << 10 // bytes

@@ -27,6 +27,9 @@ func TestRounds(t *testing.T) {
 	if code, body := get("/rounds"); code != http.StatusNotFound || !strings.Contains(body, "(a, b)") {
 		t.Errorf("no log named: %d %s", code, body)
 	}
+	if code, body := get("/submitters"); code != http.StatusOK || !strings.Contains(body, "log a\n") || !strings.Contains(body, "log b\n") {
+		t.Errorf("/submitters: %d %s", code, body)
+	}
 	if code, body := get("/"); code != http.StatusOK || !strings.Contains(body, "\n/rounds\n") || !strings.Contains(body, "capacity of a: not known yet") {
 		t.Errorf("first page: %d %s", code, body)
 	}

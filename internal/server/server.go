@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"sync/atomic"
@@ -104,7 +105,10 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		}
 		s.admin = obs.ServeHTTP(admin, obs.HTTPOptions{Admin: true, Logger: s.o.Logger,
 			Handler: obs.NewAdmin(obs.AdminOptions{Build: obs.ReadBuild(), Registry: s.o.Registry, Logs: s.states,
-				Pages: []obs.Page{{Path: "/rounds", Handler: rounds.Handler(s.recorders)}}, Notes: s.notes})})
+				Pages: []obs.Page{
+					{Path: "/rounds", Handler: rounds.Handler(s.recorders)},
+					{Path: "/submitters", Handler: http.HandlerFunc(s.serveSubmitters)},
+				}, Notes: s.notes})})
 	}
 	if s.roots, err = newRootLoader(&s.o); err != nil {
 		return nil, err
@@ -329,6 +333,20 @@ func (s *Server) recorders() []*rounds.Recorder {
 		recorders[i] = l.rounds
 	}
 	return recorders
+}
+
+// serveSubmitters shows who submits most to each log.
+func (s *Server) serveSubmitters(w http.ResponseWriter, r *http.Request) {
+	if !s.ready.Load() {
+		http.Error(w, "no log is open yet", http.StatusServiceUnavailable)
+		return
+	}
+	for _, l := range s.logs {
+		// A client that is gone needs no answer.
+		_, _ = fmt.Fprintf(w, "log %s\n", l.o.Name)
+		l.submission.ServeTop(w, r)
+		_, _ = fmt.Fprintln(w)
+	}
 }
 
 // notes returns what the operator's first page says about each log.
