@@ -173,6 +173,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h.route(w, r, &ev); err != nil {
 		a := answerTo(r.Context(), err)
 		ev.err, ev.status, ev.outcome = err, a.status, a.label
+		if a.status == statusClientGone && errors.Is(err, errBody) {
+			// Who ended just its own side of the connection, within the body,
+			// still reads, and must not be told to send the same again.
+			a = answerTo(context.WithoutCancel(r.Context()), err)
+		}
 		writeError(w, a)
 	}
 	h.metrics.done(ev.endpoint, ev.outcome, start)

@@ -170,7 +170,8 @@ func TestAnswerWithContextOver(t *testing.T) {
 }
 
 // TestHangUpInBody: a client that is gone before its body ended is counted as
-// that, and one that sends too little as its own fault.
+// that, and one that sends too little as its own fault. Either may still read
+// the answer, which asks nobody to try again.
 func TestHangUpInBody(t *testing.T) {
 	s := newSite(t, Options{})
 	for label, gone := range map[string]bool{"client-gone": true, "body": false} {
@@ -180,9 +181,13 @@ func TestHangUpInBody(t *testing.T) {
 			cancel()
 		}
 		r := httptest.NewRequest("POST", "/ct/v1/add-chain", io.MultiReader(strings.NewReader(`{"chain":[`), iotest.ErrReader(io.ErrUnexpectedEOF)))
-		s.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r.WithContext(ctx))
 		if n := s.outcomes(t, "add-chain", label); n != 1 {
 			t.Errorf("%s: counted %v", label, s.series(t, "daybook_submission_requests_total"))
+		}
+		if w.Code != http.StatusBadRequest || w.Header().Get("Retry-After") != "" {
+			t.Errorf("%s: status %d, Retry-After %q, want 400 and none", label, w.Code, w.Header().Get("Retry-After"))
 		}
 	}
 }
