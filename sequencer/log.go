@@ -31,6 +31,10 @@ type Config struct {
 	// Optional.
 	Sunset time.Time
 
+	// Public fetches the checkpoint that the monitoring prefix shows to the
+	// public. A log refuses to open if that is not from its own history. An
+	// error means that it could not be fetched, which is only logged. Optional.
+	Public func(context.Context) ([]byte, error)
 	// Names returns the JSON of the names-tiles extension for an entry, as
 	// [tlog.NewX509Entry] takes it. It is asked only when a log without names
 	// tiles is taken over. Optional: without it those lines have no names.

@@ -104,6 +104,9 @@ func (l *Log) recover(ctx context.Context) error {
 	if l.edge, err = tlog.LoadEdge(head.Tree, func(t tlog.Tile) ([]byte, error) { return l.readTile(ctx, t) }, l.c.Names); err != nil {
 		return fmt.Errorf("verifying the right edge of the tree: %w", err)
 	}
+	if err := l.checkPublic(ctx, head); err != nil {
+		return err
+	}
 	l.timestamp = head.Timestamp
 	if _, err := waitForClock(head.Timestamp); err != nil {
 		return err
@@ -146,6 +149,35 @@ func (l *Log) pending(head checkpoint.TreeHead, published []byte) (bool, error) 
 			ErrInconsistent, p.Tree.N)
 	}
 	return p.Tree.N < head.Tree.N, nil
+}
+
+// checkPublic compares what the public sees with the tree in the lock. A cache in
+// between may show an older checkpoint, but never one of another tree.
+func (l *Log) checkPublic(ctx context.Context, head checkpoint.TreeHead) error {
+	if l.c.Public == nil {
+		return nil
+	}
+	note, err := l.c.Public(ctx)
+	if err != nil {
+		l.log.WarnContext(ctx, "the public checkpoint could not be compared with the lock", "cause", err)
+		return nil
+	}
+	p, err := l.c.Signer.Verifier().Verify(note)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the monitoring prefix shows a checkpoint that is not this log's: is it the right prefix? %w", err)
+	case p.Tree.N > head.Tree.N || p.Timestamp > head.Timestamp:
+		return fmt.Errorf("%w: the monitoring prefix shows a checkpoint (size %d, %s) that is newer than the lock's (size %d, %s): was the lock restored from a backup?",
+			ErrInconsistent, p.Tree.N, time.UnixMilli(p.Timestamp).UTC().Format(time.RFC3339), head.Tree.N, time.UnixMilli(head.Timestamp).UTC().Format(time.RFC3339))
+	}
+	root, err := tlog.RootAt(ctx, head.Tree, p.Tree.N, l.readTile)
+	switch {
+	case err != nil:
+		return fmt.Errorf("comparing the public checkpoint with the tree: %w", err)
+	case root != p.Tree.Hash:
+		return fmt.Errorf("%w: the monitoring prefix shows another tree of %d entries: do not start this log, it has forked", ErrInconsistent, p.Tree.N)
+	}
+	return nil
 }
 
 // reapply finishes the round that led to tree, from its staging bundle.

@@ -214,6 +214,21 @@ func TestOpenRefuses(t *testing.T) {
 				return nil
 			})
 		}, nil, "input/output error"},
+		{"public prefix of another log", func(t *testing.T, p *probe, c *Config) {
+			c.Public = func(context.Context) ([]byte, error) { return []byte("<html>"), nil }
+		}, nil, "right prefix"},
+		{"public checkpoint newer", func(t *testing.T, p *probe, c *Config) {
+			head := p.publicLog(t).head
+			note, err := c.Signer.SignTreeHead(head.Tree, head.Timestamp+1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Public = func(context.Context) ([]byte, error) { return note, nil }
+		}, ErrInconsistent, "newer than the lock"},
+		{"public tree of another history", func(t *testing.T, p *probe, c *Config) {
+			note := sign(t, 200, 9, 946684800001)
+			c.Public = func(context.Context) ([]byte, error) { return note, nil }
+		}, ErrInconsistent, "forked"},
 		{"unreadable checkpoint", func(t *testing.T, p *probe, c *Config) {
 			p.setFault(func(op, name string) error {
 				if op == "get" && name == "checkpoint" {
@@ -252,6 +267,36 @@ func put(t *testing.T, p *probe, name string, data []byte) {
 	if err := p.store.Put(t.Context(), storage.Object{Name: name, Data: data}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestPublicCheckpoint: an older checkpoint of the same tree is fine, and so is a
+// monitoring prefix that does not answer yet.
+func TestPublicCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbe()
+		l := p.open(t, 0)
+		stop := run(t, l)
+		addAll(t, l, 0, 100)
+		older, err := p.store.Get(t.Context(), "checkpoint")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addAll(t, l, 100, 300)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		for name, public := range map[string]func(context.Context) ([]byte, error){
+			"older":       func(context.Context) ([]byte, error) { return older, nil },
+			"same":        func(ctx context.Context) ([]byte, error) { return p.store.Get(ctx, "checkpoint") },
+			"unreachable": func(context.Context) ([]byte, error) { return nil, errors.New("connection refused") },
+		} {
+			c := p.config(t, 0)
+			c.Public = public
+			if _, err := Open(t.Context(), c); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }
 
 // TestCreateRefuses: a log is never made over another one.

@@ -2,6 +2,7 @@ package tlog
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -388,5 +389,44 @@ func BenchmarkAppend(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestRootAt compares with the roots that the tree had, and refuses tiles of
+// another tree.
+func TestRootAt(t *testing.T) {
+	edge, objects, ref := NewEdge(), stored{}, &reference{}
+	roots := map[int64]Hash{0: EmptyRoot}
+	for _, size := range []int64{1, 5, 255, 256, 257, 700} {
+		var leaves []Leaf
+		for i := edge.Tree().N; i < size; i++ {
+			leaves = append(leaves, testLeaf(t, i))
+			ref.add(t, leaves[len(leaves)-1])
+		}
+		grown, growth, err := edge.Append(leaves)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects.apply(t, growth)
+		edge, roots[size] = grown, ref.root(t)
+	}
+	read := func(_ context.Context, tile Tile) ([]byte, error) { return objects.read(tile) }
+	for size, want := range roots {
+		if got, err := RootAt(t.Context(), edge.Tree(), size, read); err != nil || got != want {
+			t.Errorf("size %d: %v, %v; want %v", size, got, err, want)
+		}
+	}
+	for _, size := range []int64{-1, 701} {
+		if _, err := RootAt(t.Context(), edge.Tree(), size, read); err == nil {
+			t.Errorf("a tree of 700 leaves once had %d", size)
+		}
+	}
+	objects["tile/0/000"][0] ^= 1
+	if _, err := RootAt(t.Context(), edge.Tree(), 5, read); !errors.Is(err, ErrMismatch) {
+		t.Errorf("a changed tile: %v", err)
+	}
+	delete(objects, "tile/0/000")
+	if _, err := RootAt(t.Context(), edge.Tree(), 5, read); err == nil || errors.Is(err, ErrMismatch) {
+		t.Errorf("a missing tile: %v", err)
 	}
 }

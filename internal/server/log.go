@@ -71,6 +71,11 @@ type LogOptions struct {
 
 	Interval time.Duration
 	PoolSize int // 0 is no limit
+	// DuplicateRate is how many low-priority duplicates a second one network gets
+	// answers for; 0 is no limit.
+	DuplicateRate float64
+	// Sunset is when the log becomes read-only for good; zero is never.
+	Sunset time.Time
 
 	AcceptAnyEKU         bool
 	RefusePrecertSigning bool
@@ -191,8 +196,9 @@ func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, roots *root
 		return l, err
 	}
 	metrics = prometheus.WrapRegistererWith(prometheus.Labels{"log": o.Name}, metrics)
-	c := sequencer.Config{Interval: o.Interval, PoolSize: o.PoolSize, Names: names, Signer: signer, Logger: l.log, Metrics: metrics}
-	store, err := posix.Open(o.StorageDirectory, posix.Options{Metrics: metrics})
+	c := sequencer.Config{Interval: o.Interval, PoolSize: o.PoolSize, DuplicateRate: o.DuplicateRate, Sunset: o.Sunset,
+		Public: l.publicCheckpoint(), Names: names, Signer: signer, Logger: l.log, Metrics: metrics}
+	store, err := posix.Open(o.StorageDirectory, posix.Options{Logger: l.log, Metrics: metrics})
 	if err != nil {
 		return l, err
 	}
