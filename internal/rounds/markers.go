@@ -39,7 +39,7 @@ type marker struct {
 // markerContext is what a marker needs to know of other rounds.
 type markerContext struct {
 	manyEntries int       // more are many
-	slowHold    Duration  // a longer stay inside the turnstile is long
+	slowWait    Duration  // a wait from here on is long
 	lastEntries time.Time // the last round before that had entries
 	known       bool      // that there was such a round, or none for long
 }
@@ -57,10 +57,11 @@ var markers = []marker{
 	{"entries refused", func(_ *markerContext, r *Record) bool { return r.High.Refused()+r.Low.Refused() > 0 }},
 	{"entries evicted", func(_ *markerContext, r *Record) bool { return r.High.Evicted+r.Low.Evicted > 0 }},
 	{"duplicates", func(_ *markerContext, r *Record) bool { return r.High.Duplicate+r.Low.Duplicate > 0 }},
-	{"slow cache get (10 ms)", func(c *markerContext, r *Record) bool { return r.HoldMax >= c.slowHold }},
+	{"slow cache get (10 ms)", func(c *markerContext, r *Record) bool { return r.HoldMax >= c.slowWait }},
 	{"disk reads", func(_ *markerContext, r *Record) bool { return r.DiskReads > 0 }},
 	{"GC cycle", func(_ *markerContext, r *Record) bool { return r.GC.Cycles > 0 }},
 	{"GC pauses (a tenth)", func(_ *markerContext, r *Record) bool { return r.Took > 0 && 10*r.GC.Pause >= r.Took }},
+	{"waits for a CPU (10 ms)", func(c *markerContext, r *Record) bool { return r.SchedMax >= c.slowWait }},
 	{"began late", func(_ *markerContext, r *Record) bool { return 10*r.Late >= r.Interval }},
 }
 
@@ -69,7 +70,7 @@ func coincidences(records []Record, slow []bool) []Coincidence {
 	if len(records) == 0 {
 		return nil
 	}
-	c := markerContext{slowHold: Duration(10 * time.Millisecond), lastEntries: records[0].Time}
+	c := markerContext{slowWait: Duration(10 * time.Millisecond), lastEntries: records[0].Time}
 	entries := make([]int, 0, len(records))
 	for i := range records {
 		entries = append(entries, records[i].Entries)

@@ -64,8 +64,9 @@ type Record struct {
 
 	Fsyncs    int64    `json:"fsyncs,omitzero"` // of the storage directory
 	GC        GC       `json:"gc,omitzero"`
-	CPU       Duration `json:"cpu_seconds,omitzero"` // of the process
-	DiskReads int64    `json:"disk_reads,omitzero"`  // of the process: reads that the page cache of the system could not answer, in blocks of 512 bytes
+	SchedMax  Duration `json:"sched_wait_max_seconds,omitzero"` // longest wait of a goroutine for a CPU, within a quarter
+	CPU       Duration `json:"cpu_seconds,omitzero"`            // of the process
+	DiskReads int64    `json:"disk_reads,omitzero"`             // of the process: reads that the page cache of the system could not answer, in blocks of 512 bytes
 }
 
 // Values of Record.Outcome.
@@ -150,7 +151,7 @@ func (s *Steps) UnmarshalJSON(b []byte) error {
 // not know.
 func fromSequencer(log string, r *sequencer.RoundRecord) Record {
 	rec := Record{
-		Time: r.Started.UTC().Round(0), Log: log, Outcome: string(r.Outcome), Interval: Duration(r.Interval), PoolSize: r.PoolSize,
+		Time: r.Started.UTC().Truncate(time.Microsecond), Log: log, Outcome: string(r.Outcome), Interval: Duration(r.Interval), PoolSize: r.PoolSize,
 		Size: r.Size, Entries: r.Entries, Took: Duration(r.Took), Late: Duration(r.Late), Skipped: r.Skipped,
 		High: counts(r.High), Low: counts(r.Low), Steps: Steps(r.Steps), Put: Duration(r.Put), WALCheckpoint: Duration(r.WALCheckpoint),
 		LockWait: Duration(r.LockWait), HoldMax: Duration(r.HoldMax), WaitMax: Duration(r.WaitMax),

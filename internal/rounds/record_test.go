@@ -36,6 +36,7 @@ func TestRecordFormat(t *testing.T) {
 	r.LockWAL = File{Bytes: 8192}
 	r.Fsyncs, r.CPU, r.DiskReads = 14, Duration(25*time.Millisecond), 8
 	r.GC = GC{Cycles: 1, Pause: Duration(70 * time.Microsecond), Heap: 1 << 20}
+	r.SchedMax = Duration(9 * time.Millisecond)
 	const want = `{"time":"2027-03-01T12:00:00.123456Z","log":"oak2027h1","outcome":"refused","cause":"stage: no space left on device",` +
 		`"interval_seconds":0.2,"pool_size":150,"tree_size":1000,"entries":140,"took_seconds":0.3,"late_seconds":0.002,"skipped_ticks":1,` +
 		`"high":{"admitted":1,"joined":2,"duplicate":3,"evicted":4,"full":5,"limited":6,"busy":7,"other":8},"low":{"admitted":9,"full":10},` +
@@ -43,7 +44,7 @@ func TestRecordFormat(t *testing.T) {
 		`"resolve":0.009,"remember":0.01,"discard":0.011},"cache_put_seconds":0.03,"wal_checkpoint_seconds":0.04,"lock_wait_seconds":0.001,` +
 		`"hold_max_seconds":0.005,"wait_max_seconds":0.006,"wal":{"bytes":412032,"grew_bytes":4096,"new":true,"frames":50,"frames_left":30,` +
 		`"busy":true},"lock_wal":{"bytes":8192},"fsyncs":14,"gc":{"cycles":1,"pause_seconds":0.00007,"heap_bytes":1048576},` +
-		`"cpu_seconds":0.025,"disk_reads":8}`
+		`"sched_wait_max_seconds":0.009,"cpu_seconds":0.025,"disk_reads":8}`
 	got, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)

@@ -16,23 +16,18 @@ type sampler struct {
 	fsyncs       func() int64 // nil if it is not known
 
 	lastFsyncs int64
-	runtime    [3]metrics.Sample
 	lastCycles uint64
-	lastPauses []uint64 // counts of the histogram's buckets
 	lastUsage  usage
-}
 
-// The samples of package runtime/metrics, in the order of sampler.runtime.
-const (
-	gcCycles = "/gc/cycles/total:gc-cycles"
-	gcPauses = "/sched/pauses/total/gc:seconds"
-	heapSize = "/memory/classes/heap/objects:bytes"
-)
+	runtime       [4]metrics.Sample
+	pauses, sched histogramWatch
+}
 
 // newSampler starts a sampler: the first record covers the time from now on.
 func newSampler(walFile, lockWALFile string, fsyncs func() int64) *sampler {
 	s := &sampler{wal: fileWatch{path: walFile}, lockWAL: fileWatch{path: lockWALFile}, fsyncs: fsyncs}
-	for i, name := range []string{gcCycles, gcPauses, heapSize} {
+	for i, name := range []string{"/gc/cycles/total:gc-cycles", "/memory/classes/heap/objects:bytes",
+		"/sched/pauses/total/gc:seconds", "/sched/latencies:seconds"} {
 		s.runtime[i].Name = name
 	}
 	s.sample(new(Record))
@@ -46,31 +41,48 @@ func (s *sampler) sample(r *Record) {
 		now := s.fsyncs()
 		r.Fsyncs, s.lastFsyncs = now-s.lastFsyncs, now
 	}
-	metrics.Read(s.runtime[:])
-	r.GC = s.gc()
+	s.readRuntime(r)
 	now := readUsage()
 	r.CPU, r.DiskReads, s.lastUsage = Duration(now.cpu-s.lastUsage.cpu), now.diskReads-s.lastUsage.diskReads, now
 }
 
-func (s *sampler) gc() (g GC) {
+// readRuntime fills in what the Go runtime knows. A metric that this runtime
+// does not have stays 0.
+func (s *sampler) readRuntime(r *Record) {
+	metrics.Read(s.runtime[:])
 	if v := s.runtime[0].Value; v.Kind() == metrics.KindUint64 {
-		g.Cycles, s.lastCycles = int64(v.Uint64()-s.lastCycles), v.Uint64()
+		r.GC.Cycles, s.lastCycles = int64(v.Uint64()-s.lastCycles), v.Uint64()
 	}
-	if v := s.runtime[1].Value; v.Kind() == metrics.KindFloat64Histogram {
-		h := v.Float64Histogram()
-		var seconds float64
-		if len(s.lastPauses) == len(h.Counts) {
-			for i, n := range h.Counts {
-				seconds += float64(n-s.lastPauses[i]) * middle(h.Buckets[i], h.Buckets[i+1])
+	if v := s.runtime[1].Value; v.Kind() == metrics.KindUint64 {
+		r.GC.Heap = int64(v.Uint64())
+	}
+	r.GC.Pause, _ = s.pauses.next(s.runtime[2].Value)
+	_, r.SchedMax = s.sched.next(s.runtime[3].Value)
+}
+
+// histogramWatch follows a histogram of the runtime, which counts from the start of
+// the process.
+type histogramWatch struct{ last []uint64 }
+
+// next returns the sum and the maximum of what came since the call before, both
+// as exact as the buckets are.
+func (w *histogramWatch) next(v metrics.Value) (sum, most Duration) {
+	if v.Kind() != metrics.KindFloat64Histogram {
+		return 0, 0
+	}
+	h := v.Float64Histogram()
+	var seconds float64
+	if len(w.last) == len(h.Counts) {
+		for i, n := range h.Counts {
+			if d := n - w.last[i]; d > 0 {
+				m := middle(h.Buckets[i], h.Buckets[i+1])
+				seconds += float64(d) * m
+				most = Duration(m * float64(time.Second))
 			}
 		}
-		s.lastPauses = append(s.lastPauses[:0], h.Counts...)
-		g.Pause = Duration(seconds * float64(time.Second))
 	}
-	if v := s.runtime[2].Value; v.Kind() == metrics.KindUint64 {
-		g.Heap = int64(v.Uint64())
-	}
-	return g
+	w.last = append(w.last[:0], h.Counts...)
+	return Duration(seconds * float64(time.Second)), most
 }
 
 // middle is what a value in a bucket counts for. The outer buckets are open.

@@ -4,7 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
+	"time"
 )
 
 func write(t *testing.T, path string, n int) {
@@ -59,7 +61,15 @@ func TestSampler(t *testing.T) {
 	runtime.GC()
 	runtime.GC()
 	var r, next Record
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(runtime.Gosched)
+	}
+	wg.Wait()
 	s.sample(&r)
+	if r.SchedMax <= 0 || r.SchedMax > Duration(time.Minute) {
+		t.Errorf("longest wait for a CPU: %v", r.SchedMax)
+	}
 	if r.Fsyncs != 7 || r.GC.Cycles < 2 || r.GC.Pause <= 0 || r.GC.Heap <= 0 || r.CPU <= 0 || r.WAL.File != (File{Bytes: 10}) {
 		t.Errorf("%+v", r)
 	}
