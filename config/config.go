@@ -153,8 +153,20 @@ type Log struct {
 	// listener, /rounds.
 	Rounds Rounds `yaml:"rounds" example:"{max_size: 64MiB}"`
 
+	// How many resubmissions a second of entries that the log has already, and
+	// that nobody waits for (certificates that carry SCTs, precertificates of two
+	// days ago and more), one network gets answers for; ten times as many may
+	// come at once. Beyond that they get a 429. A network is an IPv4 address or
+	// an IPv6 /64. 0 means no limit.
+	DuplicateRate int `yaml:"duplicate_rate" default:"50"`
+
+	// When the log becomes read-only for good, as RFC 3339: from then on
+	// submissions get a 410, and the tree is signed and served as before. Without
+	// it, never.
+	Sunset *Time `yaml:"sunset,omitempty" example:"2027-07-08T00:00:00Z"`
+
 	// Takes leaves with any extended key usage. Otherwise a leaf that has the
-	// extension must list serverAuth or anyExtendedKeyUsage in it.
+	// extension must list serverAuth in it.
 	AcceptAnyEKU bool `yaml:"accept_any_eku" default:"false"`
 
 	// Refuses precertificates that a Precertificate Signing Certificate issued

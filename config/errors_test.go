@@ -88,6 +88,8 @@ func TestErrors(t *testing.T) {
 		{"negative interval", with("interval: -1s"), "9: logs[0].interval: must be more than 0"},
 		{"interval over the MMD", with("interval: 31s"), "9: logs[0].interval: 31s is too long: an entry must be in the tree within 1m"},
 		{"negative pool", with("pool_size: -1"), "9: logs[0].pool_size: -1 is negative"},
+		{"negative duplicate rate", with("duplicate_rate: -1"), "9: logs[0].duplicate_rate: -1 is negative"},
+		{"sunset without a time", with("sunset: soon"), "9: logs[0].sunset"},
 		{"page cache of nothing", replace("a.db", "a.db, page_cache: 0B"), "7: logs[0].cache.page_cache: must be more than 0"},
 		{"window backwards", with("window: {start: 2027-07-01T00:00:00Z, limit: 2027-01-01T00:00:00Z}"), "9: logs[0].window: the limit 2027-01-01T00:00:00Z is not after"},
 		{"window of nothing", with("window: {start: 2027-07-01T00:00:00Z, limit: 2027-07-01T00:00:00Z}"), "9: logs[0].window: the limit"},

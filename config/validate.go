@@ -103,6 +103,9 @@ func (d *decoder) validateLog(l *Log, key string) {
 	if l.PoolSize < 0 {
 		d.fail(key+".pool_size", "%d is negative: write a number of entries, like 150, or 0 for no limit", l.PoolSize)
 	}
+	if l.DuplicateRate < 0 {
+		d.fail(key+".duplicate_rate", "%d is negative: write a number per second, like 50, or 0 for no limit", l.DuplicateRate)
+	}
 	if l.Cache.PageCache <= 0 {
 		d.fail(key+".cache.page_cache", "must be more than 0, like 1GiB")
 	}

@@ -50,6 +50,7 @@ func logOptions(l *config.Log) server.LogOptions {
 		RoundsSize:           int64(l.Rounds.MaxSize),
 		Interval:             time.Duration(l.Interval),
 		PoolSize:             l.PoolSize,
+		DuplicateRate:        float64(l.DuplicateRate),
 		AcceptAnyEKU:         l.AcceptAnyEKU,
 		RefusePrecertSigning: l.RefusePrecertSigning,
 	}
@@ -58,6 +59,9 @@ func logOptions(l *config.Log) server.LogOptions {
 	}
 	if o.RoundsSize > 0 {
 		o.RoundsPath = l.Rounds.Path
+	}
+	if l.Sunset != nil {
+		o.Sunset = l.Sunset.Time
 	}
 	if l.Window != nil {
 		o.WindowStart, o.WindowLimit = l.Window.Start.Time, l.Window.Limit.Time

@@ -38,6 +38,9 @@ const (
 	devInfo    = "dev.json" // while it runs
 )
 
+// devDuplicateRate is what a configured log has by default.
+const devDuplicateRate = 50
+
 // devOptions are those of a development log.
 type devOptions struct {
 	dir, listen, roots, origin string
@@ -267,6 +270,7 @@ func (o *devOptions) logOptions(ctx context.Context, address net.Addr, logger *s
 		WindowLimit:      o.windowLimit,
 		Interval:         o.interval,
 		PoolSize:         o.poolSize,
+		DuplicateRate:    devDuplicateRate,
 	}
 	if o.interval <= 0 || o.poolSize < 0 {
 		return lo, usagef("--interval must be positive and --pool-size must not be negative")
