@@ -412,6 +412,43 @@ func TestInvariantS6(t *testing.T) {
 	}
 }
 
+// TestCacheBacklog: while the cache fails, keys gather in memory and answer; once it
+// works again they go to it over several rounds, each of bounded size (S6, S8).
+func TestCacheBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbe()
+		l := p.open(t, 0)
+		p.setFault(func(op, _ string) error {
+			if op == "cache put" {
+				return errors.New("disk full")
+			}
+			return nil
+		})
+		stop := run(t, l)
+		const entries = 3*backlogPerRound + 10
+		promises := addAll(t, l, 0, entries)
+		time.Sleep(5 * l.c.Interval)
+		if got := mustAdd(t, l, newEntry(t, 7, High)); got != promises[7] {
+			t.Errorf("memory answers %v, want %v", got, promises[7])
+		}
+		p.setFault(nil)
+		time.Sleep(l.c.Interval)
+		if n := len(p.cache.(*memory.Cache).All()); n == 0 || n > backlogPerRound {
+			t.Errorf("one round put %d keys", n)
+		}
+		time.Sleep(5 * l.c.Interval)
+		if n := len(p.cache.(*memory.Cache).All()); n != entries {
+			t.Errorf("%d of %d keys are in the cache", n, entries)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.unremembered) != 0 {
+			t.Errorf("%d keys are still in memory", len(l.unremembered))
+		}
+	})
+}
+
 // TestFullPoolCostsNoCacheGet is the first lesson of the incident: what is
 // refused for lack of room must not read the cache.
 func TestFullPoolCostsNoCacheGet(t *testing.T) {
