@@ -121,6 +121,7 @@ func TestJudge(t *testing.T) {
 		{"estimated from smaller ones", pointsOn(1000, 10, 200, 20*ms, perEntry, 30*ms), 750, true, false, true, 125 * ms, 1300, "estimated from"},
 		{"estimated not to fit", pointsOn(1000, 10, 1000, 20*ms, perEntry, 30*ms), 2000, true, false, false, 250 * ms, 1300, "it does not fit; a pool_size of about 1300"},
 		{"too far from what was seen", pointsOn(1000, 10, 200, 20*ms, perEntry, 30*ms), 801, false, false, false, 0, 0, "not known yet"},
+		{"only full rounds are slow", append(pointsOn(20_000, 15, 149, 20*ms, perEntry, 0), pointsOn(100, 150, 150, 250*ms, 0, 0)...), 150, true, true, false, 250 * ms, 100, "about 100 would"},
 		{"slow whatever the pool", pointsOn(1000, 10, 200, 250*ms, perEntry, 0), 200, true, false, false, 270 * ms, 0, "no pool would"},
 	} {
 		got := Judge(c.points, c.pool, 200*ms)

@@ -126,18 +126,34 @@ func TestTornLine(t *testing.T) {
 	if err := os.Truncate(path, size(t, path)-20); err != nil {
 		t.Fatal(err)
 	}
-	check := func(last, torn int) {
+	check := func(count, last int) {
 		t.Helper()
 		records, skipped, err := ReadFiles(path, time.Time{})
-		if err != nil || skipped != torn || len(records) == 0 || records[len(records)-1].Entries != last {
-			t.Errorf("%d records, %d skipped, %v; want %d to be the last", len(records), skipped, err, last)
+		if err != nil || skipped != 1 || len(records) != count || records[count-1].Entries != last {
+			t.Errorf("%d records, %d skipped, %v; want %d up to %d", len(records), skipped, err, count, last)
 		}
 	}
-	check(8, 1)
+	check(9, 8)
 	d = quietDisk(path, MinFileSize)
 	d.writeAll(t, 10, 12)
 	d.close()
-	check(11, 1)
+	check(11, 11) // all but record 9
+}
+
+// TestReadWhileRotating: a file that became the older one between two looks is
+// read once.
+func TestReadWhileRotating(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rounds.jsonl")
+	d := quietDisk(path, MinFileSize)
+	d.writeAll(t, 0, 10)
+	d.close()
+	if err := os.Link(path, older(path)); err != nil {
+		t.Fatal(err)
+	}
+	records, skipped, err := ReadFiles(path, time.Time{})
+	if first, last := entries(t, records); err != nil || skipped != 0 || first != 0 || last != 9 {
+		t.Errorf("%d to %d, %d skipped, %v", first, last, skipped, err)
+	}
 }
 
 func TestRead(t *testing.T) {
