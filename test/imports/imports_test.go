@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	"submission/rootsource":        {"submission", "cert", "storage", "internal/server/prefix"},
 	"readpath":                     {"sequencer", "storage", "tlog"},
 	"monitor":                      {"cert", "checkpoint", "storage", "tlog"},
+	"internal/fsck":                {"cache", "cert", "checkpoint", "internal/durable", "monitor", "storage", "tlog"},
 	"internal/load":                {"monitor", "internal/testca", "cert", "checkpoint", "tlog"},
 	"internal/rounds":              {"sequencer"},
 	"config":                       {"checkpoint", "internal/server/prefix"},
