@@ -134,8 +134,8 @@ func TestNeverShrinks(t *testing.T) {
 	s.Close()
 	f = newFixture(t, Options{})
 	check("restart with nothing there", f.open(store, file, report), 3)
-	if f.reloads(file, outcomeUnreadable) != 1 || f.lines.count("level=ERROR", path) != 1 {
-		t.Errorf("no alert:\n%s", f.lines)
+	if f.reloads(file, outcomeUnreadable) != 1 || f.lines.count("level=ERROR", path) != 1 || f.lines.count("no source lists") != 0 {
+		t.Errorf("no alert, or a guess about what is listed:\n%s", f.lines)
 	}
 
 	write(t, path, pems[3])
@@ -315,6 +315,12 @@ func TestManyBadRoots(t *testing.T) {
 		if len(line) > 2*maxLineBytes {
 			t.Errorf("a line of %d bytes", len(line))
 		}
+	}
+	if s := clip(strings.Repeat("ä", maxLineBytes)); len(s) > maxLineBytes+3 || !strings.HasSuffix(s, "ä...") {
+		t.Errorf("clipped to %d bytes", len(s))
+	}
+	if s := clip(strings.Repeat("x", maxLineBytes-1) + "ä"); s != strings.Repeat("x", maxLineBytes-1)+"..." {
+		t.Errorf("cut within a character: %q", s[maxLineBytes-2:])
 	}
 }
 

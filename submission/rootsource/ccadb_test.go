@@ -59,7 +59,8 @@ func TestReports(t *testing.T) {
 		{"one line", included(row{strings.ReplaceAll(r[0], "\n", " "), tlsUse, ""}, row{strings.ReplaceAll(r[1], "\n", ""), tlsUse, ""}), []int{0, 1}, 0},
 		{"another order, other case, blanks", asCSV([][]string{{"Intended use case(s) served ", "x", " x.509 certificate (pem)"}, {tlsUse, "", r[2]}}), []int{2}, 0},
 		{"empty lines", strings.ReplaceAll(reportOf(r[0], r[1]), "\"\n\"CN", "\"\n\n\"CN") + "\n\n", []int{0, 1}, 0},
-		{"use that only begins the same", included(row{r[0], "Client Authentication 1.3.6.1.5.5.7.3.17", ""}, row{r[1], " server authentication", ""}), []int{1}, 1},
+		{"use that only begins the same", included(row{r[0], "Client Authentication 1.3.6.1.5.5.7.3.17", ""}, row{r[1], " server authentication", ""},
+			row{r[2], "Not for Server Authentication", ""}), []int{1}, 2},
 	} {
 		rep, err := parseCCADB([]byte(test.text), submission.ParseRoot)
 		if err != nil || len(rep.skipped) > 0 || rep.other != test.other || len(rep.roots) != len(test.roots) {

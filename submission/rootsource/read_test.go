@@ -103,7 +103,7 @@ func TestAnswers(t *testing.T) {
 		{"huge by its length", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(size+1))
 			_, _ = io.WriteString(w, strings.Repeat("x", size+1))
-		}, outcomeUnusable, "too large"},
+		}, outcomeUnusable, "65537 bytes, of which 65536 are possible"},
 		{"huge without a length", func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := io.WriteString(w, report); err != nil {
@@ -159,8 +159,8 @@ func TestAnswers(t *testing.T) {
 			if n := f.reloads(s.source(t), test.outcome); n != 1 {
 				t.Errorf("%s counted %d times", test.outcome, n)
 			}
-			if f.lines.count("level=ERROR", "could not be read from a source", "source="+s.source(t).String(), test.outcome) != 1 || !strings.Contains(f.lines.String(), test.cause) {
-				t.Errorf("the log does not say %q:\n%s", test.cause, f.lines)
+			if f.lines.count("level=ERROR", "could not be read from a source", "source="+s.source(t).String(), test.outcome) != 1 || !strings.Contains(f.lines.String(), test.cause) || strings.Contains(f.lines.String(), "Get ") {
+				t.Errorf("the log does not say %q, and the URL once:\n%s", test.cause, f.lines)
 			}
 			if now := value(t, f.registry, "daybook_roots_last_success_timestamp_seconds", s.source(t).String()); now != success || now == 0 {
 				t.Errorf("last success at %v and then %v", success, now)
@@ -182,13 +182,13 @@ func TestAnswers(t *testing.T) {
 func TestRequest(t *testing.T) {
 	r := newRoots(t, 2)
 	s := newSite(t)
-	version, hops := `"v1"`, 0
-	var mu sync.Mutex // guards both
+	version, hops, unmodified := `"v1"`, 0, 0
+	var mu sync.Mutex // guards them
 	s.set(func(w http.ResponseWriter, req *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		if req.UserAgent() != "daybook/1" || req.Method != "GET" {
-			t.Errorf("%s from %q", req.Method, req.UserAgent())
+		if req.UserAgent() != "daybook/1" || req.Method != "GET" || !req.Close {
+			t.Errorf("%s from %q, which keeps the connection: %v", req.Method, req.UserAgent(), !req.Close)
 		}
 		if hops < 5 {
 			hops++
@@ -199,6 +199,7 @@ func TestRequest(t *testing.T) {
 		w.Header().Set("ETag", version)
 		w.Header().Set("Last-Modified", "Mon, 30 Nov 2026 00:00:00 GMT")
 		if req.Header.Get("If-None-Match") == version && req.Header.Get("If-Modified-Since") != "" {
+			unmodified++
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -218,6 +219,9 @@ func TestRequest(t *testing.T) {
 	}
 	// Another version with the same bytes is no news either.
 	mu.Lock()
+	if unmodified != 2 {
+		t.Errorf("%d answers without a body, want 2", unmodified)
+	}
 	version = `"v2"`
 	mu.Unlock()
 	if f.again(a); f.reloads(s.source(t), outcomeUnchanged) != 3 || reading.content.etag != `"v2"` || &reading.roots[0] != first {
@@ -302,10 +306,14 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("root %d is another one", i)
 		}
 	}
-	for _, part := range []string{"d.pem: no usable root", "e.pem: root certificate skipped (PEM block 2", "g.pem: ", "h.pem: ", "j.pem: "} {
-		if f.lines.count("level=WARN", "a root was left out", "source="+dir, part) != 1 {
-			t.Errorf("%s is not named:\n%s", part, f.lines)
+	for name, reason := range map[string]string{"d.pem": "no usable root", "e.pem": "root certificate skipped (PEM block 2", "g.pem": "no such file",
+		"h.pem": "not a regular file", "j.pem": "not a regular file"} {
+		if f.lines.count("level=WARN", "a root was left out", "source="+dir, "cause=\""+name+": ", reason) != 1 {
+			t.Errorf("%s is not named with its reason %q:\n%s", name, reason, f.lines)
 		}
+	}
+	if n := value(t, f.registry, "daybook_roots_listed", dir); n != 4 {
+		t.Errorf("%v listed", n)
 	}
 	if n := value(t, f.registry, "daybook_roots_skipped", dir); n != 5 {
 		t.Errorf("%v skipped", n)
@@ -339,11 +347,16 @@ func TestUnreadableFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	together := t.TempDir()
+	for _, name := range []string{"a.pem", "b.pem"} {
+		write(t, filepath.Join(together, name), r+strings.Repeat("x", 2500))
+	}
 	for _, test := range []struct {
 		source  Source
 		outcome string
 		cause   string
 	}{
+		{PEM(together), outcomeUnusable, "with b.pem: it is no list of roots: it is too large"},
 		{PEM(filepath.Join(dir, "none.pem")), outcomeUnreadable, "no such file"},
 		{PEM(pipe), outcomeUnreadable, "not a regular file"},
 		{csv, outcomeUnreadable, "not a regular file"},
