@@ -3,7 +3,6 @@ package monitor
 import (
 	"context"
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"github.com/daybook-ct/daybook/tlog"
@@ -35,10 +34,41 @@ func certain(list []tlog.Hash, width int) []candidate {
 const maxDoubts = 12
 
 // mend chooses between the stored and the derived candidates such that the
-// choice fits. wrong lists the stored ones that were not chosen.
-func mend(stored, derived []candidate, fits func([]tlog.Hash) bool) (list []tlog.Hash, wrong []int, ok bool) {
+// choice fits. wrong lists the stored ones that were not chosen. Where no choice
+// fits, what the candidates were derived from may be wrong itself, and deeper
+// derives those in doubt from the level below that.
+func mend(stored, derived []candidate, deeper func(i int) candidate, fits func([]tlog.Hash) bool) (list []tlog.Hash, wrong []int, ok bool) {
+	list, doubts, ok := prefer(stored, derived)
+	if !ok {
+		return nil, nil, false
+	}
+	// Most often the whole level below is right.
+	if fits(list) {
+		return list, doubts, true
+	}
+	if len(doubts) > maxDoubts {
+		return nil, nil, false
+	}
+	if wrong, ok = choose(list, stored, derived, doubts, fits); ok {
+		return list, wrong, true
+	}
+	derived = slices.Clone(derived)
+	again := false
+	for _, i := range doubts {
+		if c := deeper(i); c.known && c != derived[i] {
+			derived[i], again = c, true
+		}
+	}
+	if again {
+		wrong, ok = choose(list, stored, derived, doubts, fits)
+	}
+	return list, wrong, ok
+}
+
+// prefer takes each derived candidate that is known, and lists those that are
+// not what is stored. It fails if there is a place without any candidate.
+func prefer(stored, derived []candidate) (list []tlog.Hash, doubts []int, ok bool) {
 	list = make([]tlog.Hash, len(stored))
-	var doubts []int
 	for i := range stored {
 		switch {
 		case !stored[i].known && !derived[i].known:
@@ -52,13 +82,12 @@ func mend(stored, derived []candidate, fits func([]tlog.Hash) bool) (list []tlog
 			}
 		}
 	}
-	// Most often the whole level below is right.
-	if fits(list) {
-		return list, doubts, true
-	}
-	if len(doubts) > maxDoubts {
-		return nil, nil, false
-	}
+	return list, doubts, true
+}
+
+// choose sets the places in doubt in list to one candidate or the other, until
+// it fits.
+func choose(list []tlog.Hash, stored, derived []candidate, doubts []int, fits func([]tlog.Hash) bool) (wrong []int, ok bool) {
 	for choice := range uint(1) << len(doubts) { // bit set: the stored one is right
 		wrong = wrong[:0]
 		for b, i := range doubts {
@@ -69,11 +98,11 @@ func mend(stored, derived []candidate, fits func([]tlog.Hash) bool) (list []tlog
 				wrong = append(wrong, i)
 			}
 		}
-		if bits.OnesCount(choice) > 0 && fits(list) {
-			return list, wrong, true
+		if fits(list) {
+			return wrong, true
 		}
 	}
-	return nil, nil, false
+	return nil, false
 }
 
 // mendEdge looks for the hashes on the right edge that are at odds with the
@@ -89,7 +118,16 @@ func (t *tree) mendEdge(ctx context.Context, found Found) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	list, wrong, ok := mend(stored, derived, func(list []tlog.Hash) bool {
+	deeper := func(at int) candidate {
+		for _, tile := range tiles {
+			if at < tile.W {
+				return t.deeper(ctx, tile, at)
+			}
+			at -= tile.W
+		}
+		return candidate{}
+	}
+	list, wrong, ok := mend(stored, derived, deeper, func(list []tlog.Hash) bool {
 		edge := map[int][]tlog.Hash{}
 		for _, tile := range tiles {
 			edge[tile.L], list = list[:tile.W], list[tile.W:]
@@ -145,6 +183,21 @@ func (t *tree) below(ctx context.Context, tile tlog.Tile) []candidate {
 		list[i], b = candidate{leaf.Hash(), true}, rest
 	}
 	return list
+}
+
+// deeper computes hash i of a tile from the second level below it.
+func (t *tree) deeper(ctx context.Context, tile tlog.Tile, i int) candidate {
+	if tile.L == 0 {
+		return candidate{}
+	}
+	var list []tlog.Hash
+	for _, c := range t.below(ctx, tlog.Tile{L: tile.L - 1, N: tile.N*tlog.TileWidth + int64(i), W: tlog.TileWidth}) {
+		if !c.known {
+			return candidate{}
+		}
+		list = append(list, c.hash)
+	}
+	return candidate{perfectRoot(list), true}
 }
 
 // also adds to the fault of a hash tile which of its hashes are wrong.

@@ -154,7 +154,8 @@ func (t *tree) read(ctx context.Context, tile tlog.Tile, found Found) (tileHashe
 	if !t.thorough || above.list == nil {
 		return tileHashes{name, list, false}, found(f)
 	}
-	mended, wrong, ok := mend(certain(list, tile.W), t.below(ctx, tile), func(list []tlog.Hash) bool { return perfectRoot(list) == above.list[i] })
+	deeper := func(i int) candidate { return t.deeper(ctx, tile, i) }
+	mended, wrong, ok := mend(certain(list, tile.W), t.below(ctx, tile), deeper, func(list []tlog.Hash) bool { return perfectRoot(list) == above.list[i] })
 	if !ok {
 		return tileHashes{name, list, false}, found(f)
 	}
