@@ -16,6 +16,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/storage/storagetest"
 	"github.com/daybook-ct/daybook/tlog"
@@ -44,7 +45,7 @@ func TestContractReopen(t *testing.T) {
 // TestSunlightCache takes over the cache of a log that Sunlight ran: each
 // entry of its data tiles is found at its position, and the cache goes on.
 func TestSunlightCache(t *testing.T) {
-	dir := filepath.Join(casesDir(t), "sunlight-log")
+	dir := filepath.Join(cases.Dir(t), "sunlight-log")
 	path := filepath.Join(t.TempDir(), "cache.db")
 	copyFile(t, filepath.Join(dir, "cache.db"), path)
 	db := openTest(t, path, Options{})
@@ -80,22 +81,6 @@ func TestSunlightCache(t *testing.T) {
 	wantMiss(t, db, numbered(1).Key)
 	mustPut(t, db, numbered(1))
 	wantHit(t, db, numbered(1))
-}
-
-func casesDir(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("DAYBOOK_CASES")
-	if dir == "" {
-		root, err := filepath.Abs("..") // the module root
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(root, "..", "shared", "cases")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("SKIPPED: no test data from other logs (set DAYBOOK_CASES to its folder): %v", err)
-	}
-	return dir
 }
 
 // TestSchema: the table is the one of the design, letter by letter where it counts.

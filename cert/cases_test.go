@@ -4,63 +4,15 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybook-ct/daybook/internal/cases"
 )
-
-// casesDir returns the folder of certificate cases, or skips the test. It is
-// not part of the repository: DAYBOOK_CASES names it, and by default it lies
-// in shared/cases beside the checkout.
-func casesDir(t testing.TB) string {
-	t.Helper()
-	dir := os.Getenv("DAYBOOK_CASES")
-	if dir == "" {
-		root, err := os.Getwd()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for {
-			if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-				break
-			}
-			parent := filepath.Dir(root)
-			if parent == root {
-				t.Fatal("no go.mod above the test's folder")
-			}
-			root = parent
-		}
-		dir = filepath.Join(root, "..", "shared", "cases")
-	}
-	dir = filepath.Join(dir, "open")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: no certificate cases at %s; set DAYBOOK_CASES to their folder", dir)
-	}
-	return dir
-}
-
-// readPEM returns the certificates of a PEM file, undecoded beyond PEM.
-func readPEM(t testing.TB, path string) [][]byte {
-	t.Helper()
-	rest, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ders [][]byte
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return ders
-		}
-		if block.Type == "CERTIFICATE" {
-			ders = append(ders, block.Bytes)
-		}
-	}
-}
 
 // row is a line of an INDEX.tsv, by column.
 type row map[string]string
@@ -216,14 +168,14 @@ var refused = map[string]string{
 }
 
 func TestIndex(t *testing.T) {
-	cases := casesDir(t)
+	root := cases.Dir(t, "open")
 	ids := map[string]bool{}
 	for _, folder := range []string{"chains", "synthetic"} {
-		dir := filepath.Join(cases, folder)
+		dir := filepath.Join(root, folder)
 		for _, r := range readIndex(t, filepath.Join(dir, "INDEX.tsv")) {
 			ids[r["id"]] = true
 			t.Run(r["id"], func(t *testing.T) {
-				checkRow(t, r, readPEM(t, filepath.Join(dir, r["id"]+".pem")), readPEM(t, filepath.Join(dir, r["accepted_roots"])))
+				checkRow(t, r, cases.ReadPEM(t, filepath.Join(dir, r["id"]+".pem")), cases.ReadPEM(t, filepath.Join(dir, r["accepted_roots"])))
 			})
 		}
 	}

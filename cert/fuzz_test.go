@@ -3,9 +3,10 @@ package cert
 import (
 	"crypto"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/daybook-ct/daybook/internal/cases"
 )
 
 // addSeeds adds the generator's certificates and, where they are at hand, the
@@ -30,32 +31,23 @@ func addSeeds(f *testing.F, add func(der []byte)) {
 	odd.validity = validity(generalized("2027040112Z"), generalized("20270401123456.5+0100"))
 	add(odd.der(f))
 
-	cases := findCases()
+	dir, err := cases.Find("open")
+	if err != nil {
+		return // the other seeds will do
+	}
 	for _, pattern := range []string{"synthetic/*.pem", "odd/odd.pem"} {
-		files, err := filepath.Glob(filepath.Join(cases, pattern))
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			f.Fatal(err)
 		}
 		for _, file := range files {
-			for i, der := range readPEM(f, file) {
+			for i, der := range cases.ReadPEM(f, file) {
 				if (i == 0 || filepath.Base(file) == "odd.pem") && len(der) < 4096 {
 					add(der)
 				}
 			}
 		}
 	}
-}
-
-// findCases returns the folder of the cases, empty if it is not there.
-func findCases() string {
-	dir := os.Getenv("DAYBOOK_CASES")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared", "cases")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "open")
 }
 
 func FuzzParse(f *testing.F) {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybook-ct/daybook/internal/cases"
 )
 
 // oddRefused are the certificates of the odd set that are refused: five are no
@@ -31,8 +33,8 @@ var oddRefused = map[string]string{
 }
 
 func TestOdd(t *testing.T) {
-	dir := filepath.Join(casesDir(t), "odd")
-	ders := readPEM(t, filepath.Join(dir, "odd.pem"))
+	dir := filepath.Join(cases.Dir(t, "open"), "odd")
+	ders := cases.ReadPEM(t, filepath.Join(dir, "odd.pem"))
 	rows := readIndex(t, filepath.Join(dir, "INDEX.tsv"))
 	if len(ders) != len(rows) || len(rows) == 0 {
 		t.Fatalf("%d certificates, %d rows", len(ders), len(rows))
@@ -135,7 +137,7 @@ func checkReinsertion(t testing.TB, c *Certificate, cut []byte) {
 }
 
 func TestRoots(t *testing.T) {
-	dir := filepath.Join(casesDir(t), "roots")
+	dir := filepath.Join(cases.Dir(t, "open"), "roots")
 	for file, want := range map[string]struct{ certificates, refused, unsigned int }{
 		// The truncated certificate is refused; an end-entity certificate is
 		// among the others.
@@ -146,7 +148,7 @@ func TestRoots(t *testing.T) {
 		"arche2026h1-roots.pem": {662, 0, 46},
 		"quirky-roots.pem":      {7, 0, 1},
 	} {
-		ders := readPEM(t, filepath.Join(dir, file))
+		ders := cases.ReadPEM(t, filepath.Join(dir, file))
 		refused, unsigned := 0, 0
 		for _, der := range ders {
 			c, err := Parse(der)
@@ -229,14 +231,14 @@ func readMaybeGzip(t testing.TB, path string) []byte {
 
 // TestTiles rebuilds the signed entries of real tiles, which another log wrote.
 func TestTiles(t *testing.T) {
-	dir := filepath.Join(casesDir(t), "tiles", "navigli2025h2")
+	dir := filepath.Join(cases.Dir(t, "open"), "tiles", "navigli2025h2")
 	files, err := filepath.Glob(filepath.Join(dir, "issuers", "*.pem"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
 	issuers := map[string]*Certificate{}
 	for _, file := range files {
-		for _, der := range readPEM(t, file) {
+		for _, der := range cases.ReadPEM(t, file) {
 			c, err := Parse(der)
 			if err != nil {
 				t.Fatal(err)
@@ -279,7 +281,7 @@ func TestTiles(t *testing.T) {
 // TestNamesTiles compares with the names tiles of Sunlight, which encoding/json
 // wrote.
 func TestNamesTiles(t *testing.T) {
-	dir := filepath.Join(casesDir(t), "..", "sunlight-log", "data", "tile")
+	dir := filepath.Join(cases.Dir(t, "open"), "..", "sunlight-log", "data", "tile")
 	n := 0
 	for _, tile := range []string{"000", "001", "002.p/88"} {
 		lines := strings.Split(string(readMaybeGzip(t, filepath.Join(dir, "names", tile))), "\n")

@@ -14,6 +14,7 @@ import (
 	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/tlog"
 )
 
@@ -119,7 +120,7 @@ func testVectors(t *testing.T, l logVectors) {
 // TestSunlightLog takes over the key and the checkpoint of a log that Sunlight
 // ran: both keys, both signatures and their key IDs must come out the same.
 func TestSunlightLog(t *testing.T) {
-	dir := filepath.Join(casesDir(t), "sunlight-log")
+	dir := filepath.Join(cases.Dir(t), "sunlight-log")
 	k, err := ParseKey(readFile(t, dir, "seed.bin"))
 	if err != nil {
 		t.Fatal(err)
@@ -210,23 +211,6 @@ func cosignatureTime(t *testing.T, b64 string) int64 {
 		t.Fatal(err)
 	}
 	return ts
-}
-
-// casesDir finds the shared test data, which is not part of this repository.
-func casesDir(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("DAYBOOK_CASES")
-	if dir == "" {
-		root, err := filepath.Abs("..") // the module root
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(root, "..", "shared", "cases")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("SKIPPED: no test data from other logs (set DAYBOOK_CASES to its folder): %v", err)
-	}
-	return dir
 }
 
 func readFile(t *testing.T, elem ...string) []byte {

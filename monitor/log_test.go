@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybook-ct/daybook/cert"
 	"github.com/daybook-ct/daybook/checkpoint"
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/internal/testca"
 	"github.com/daybook-ct/daybook/readpath"
 	"github.com/daybook-ct/daybook/tlog"
@@ -257,26 +258,11 @@ func copyOf(t testing.TB, l *testLog) *testLog {
 	return &c
 }
 
-// cases returns a folder of the shared test data, which is not part of the
-// repository; DAYBOOK_CASES says where it is.
-func cases(t testing.TB, folder string) string {
-	t.Helper()
-	dir := os.Getenv("DAYBOOK_CASES")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared", "cases")
-	}
-	dir = filepath.Join(dir, folder)
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("SKIPPED, NOT TESTED: no test data in %s (set DAYBOOK_CASES): %v", dir, err)
-	}
-	return dir
-}
-
 // takenLog returns a log of testSize entries that another implementation made
 // (cases/sunlight-log, see README.md there), and a signer with its key.
 func takenLog(t testing.TB) *testLog {
 	t.Helper()
-	dir := cases(t, "sunlight-log")
+	dir := cases.Dir(t, "sunlight-log")
 	seed, err := os.ReadFile(filepath.Join(dir, "seed.bin"))
 	if err != nil {
 		t.Fatal(err)

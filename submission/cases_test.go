@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/sequencer"
 )
 
@@ -51,7 +52,7 @@ func readIndex(t *testing.T, dir string) []caseRow {
 		if rest, ok := strings.CutPrefix(row.entryHash, "byte-exact "); ok {
 			row.entryHash, _, _ = strings.Cut(rest, " ")
 		}
-		row.ders = readPEM(t, filepath.Join(dir, row.id+".pem"))
+		row.ders = cases.ReadPEM(t, filepath.Join(dir, row.id+".pem"))
 		rows = append(rows, row)
 	}
 	return rows
@@ -131,7 +132,7 @@ var policies = []policy{
 // entry and chain with the index. Its expectations come from RFC 6962,
 // static-ct-api and two other logs; see the README there.
 func TestCases(t *testing.T) {
-	dir := casesDir(t)
+	dir := cases.Dir(t, "open")
 	for _, set := range []struct {
 		name   string
 		window Window
@@ -248,7 +249,7 @@ func checkSentence(t *testing.T, id, body string) bool {
 
 // TestCaseMessages pins what the sentences must tell the submitter.
 func TestCaseMessages(t *testing.T) {
-	dir := casesDir(t)
+	dir := cases.Dir(t, "open")
 	want := map[string]string{
 		"o14-misordered":                     "wrong order",
 		"sa08-reversed":                      "wrong order",
@@ -309,11 +310,11 @@ func TestCaseMessages(t *testing.T) {
 // good leaf, to both endpoints: never a 5xx, and a good chain right after is
 // accepted.
 func TestOddCertificates(t *testing.T) {
-	dir := casesDir(t)
+	dir := cases.Dir(t, "open")
 	synthetic := filepath.Join(dir, "synthetic")
 	h, _ := newHandler(t, Options{Roots: readRoots(t, filepath.Join(synthetic, "roots.pem"))})
-	good := readPEM(t, filepath.Join(synthetic, "sa01-ordinary.pem"))
-	odd := readPEM(t, filepath.Join(dir, "odd", "odd.pem"))
+	good := cases.ReadPEM(t, filepath.Join(synthetic, "sa01-ordinary.pem"))
+	odd := cases.ReadPEM(t, filepath.Join(dir, "odd", "odd.pem"))
 	if len(odd) < 186 {
 		t.Errorf("%d odd certificates, want at least 186", len(odd))
 	}
@@ -341,7 +342,7 @@ func TestOddCertificates(t *testing.T) {
 // TestOddRoots gives the odd certificates as the accepted roots and submits each
 // alone, so that those that name one of them as their issuer get further.
 func TestOddRoots(t *testing.T) {
-	dir := casesDir(t)
+	dir := cases.Dir(t, "open")
 	text, err := os.ReadFile(filepath.Join(dir, "odd", "odd.pem"))
 	if err != nil {
 		t.Fatal(err)
@@ -356,7 +357,7 @@ func TestOddRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ := newHandler(t, Options{Roots: roots, AllowAnyEKU: true})
-	for i, der := range readPEM(t, filepath.Join(dir, "odd", "odd.pem")) {
+	for i, der := range cases.ReadPEM(t, filepath.Join(dir, "odd", "odd.pem")) {
 		w := post(h, "add-chain", chainBody([][]byte{der}))
 		if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
 			t.Errorf("odd certificate %d: status %d", i+1, w.Code)

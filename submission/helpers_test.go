@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,55 +15,6 @@ import (
 	"github.com/daybook-ct/daybook/sequencer"
 	"github.com/daybook-ct/daybook/tlog"
 )
-
-// casesDir returns the folder of collected certificates and chains. It is not
-// part of the repository; DAYBOOK_CASES says where it is.
-func casesDir(t testing.TB) string {
-	t.Helper()
-	dir := os.Getenv("DAYBOOK_CASES")
-	if dir == "" {
-		root, err := os.Getwd()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for {
-			if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-				break
-			}
-			if filepath.Dir(root) == root {
-				t.Fatal("no go.mod above the working directory")
-			}
-			root = filepath.Dir(root)
-		}
-		dir = filepath.Join(root, "..", "shared", "cases")
-	}
-	dir = filepath.Join(dir, "open")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: the collected certificates are not here (%v); set DAYBOOK_CASES to their folder", err)
-	}
-	return dir
-}
-
-// readPEM returns the certificates of a PEM file in its order.
-func readPEM(t testing.TB, path string) [][]byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ders [][]byte
-	for {
-		var b *pem.Block
-		if b, text = pem.Decode(text); b == nil {
-			break
-		}
-		ders = append(ders, b.Bytes)
-	}
-	if len(ders) == 0 {
-		t.Fatalf("%s has no PEM block", path)
-	}
-	return ders
-}
 
 func readRoots(t testing.TB, path string) *Roots {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/daybook-ct/daybook/cert"
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/internal/testca"
 )
 
@@ -108,11 +109,11 @@ func TestMadeChains(t *testing.T) {
 // TestBadPoison: it is refused wherever it is sent, or anyone could log a
 // precertificate as a certificate.
 func TestBadPoison(t *testing.T) {
-	dir := filepath.Join(casesDir(t), "synthetic")
+	dir := filepath.Join(cases.Dir(t, "open"), "synthetic")
 	h, _ := newHandler(t, Options{Roots: readRoots(t, filepath.Join(dir, "roots.pem"))})
 	for _, id := range []string{"sc12-poison-not-critical", "sc13-poison-wrong-value", "sc13b-poison-extra-bytes", "sc14-poison-twice"} {
 		for _, endpoint := range []string{"add-chain", "add-pre-chain"} {
-			w := post(h, endpoint, chainBody(readPEM(t, filepath.Join(dir, id+".pem"))))
+			w := post(h, endpoint, chainBody(cases.ReadPEM(t, filepath.Join(dir, id+".pem"))))
 			if w.Code != 400 || !strings.Contains(w.Body.String(), "not a proper precertificate") {
 				t.Errorf("%s to %s: status %d: %s", id, endpoint, w.Code, w.Body)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/daybook-ct/daybook/cert"
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/internal/testca"
 )
 
@@ -26,7 +27,7 @@ func newCA(t testing.TB, o testca.Options) *testca.CA {
 
 // TestMessyRoots reads the file that holds every fault seen in root lists.
 func TestMessyRoots(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(casesDir(t), "roots", "messy-roots.pem"))
+	text, err := os.ReadFile(filepath.Join(cases.Dir(t, "open"), "roots", "messy-roots.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestMessyRoots(t *testing.T) {
 
 // TestRootFiles: lists in use are read whole, each certificate once.
 func TestRootFiles(t *testing.T) {
-	dir := filepath.Join(casesDir(t), "roots")
+	dir := filepath.Join(cases.Dir(t, "open"), "roots")
 	for name, want := range map[string]int{"arche2026h1-roots.pem": 662, "quirky-roots.pem": 7} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/tlog"
 )
 
@@ -13,14 +14,7 @@ import (
 // Encrypt staging precertificates; see README.md of the test data): entries
 // parse, encode to the same bytes again, and have the hashes of level 0.
 func TestRealTiles(t *testing.T) {
-	dir := os.Getenv("DAYBOOK_CASES")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared", "cases")
-	}
-	dir = filepath.Join(dir, "open", "tiles", "navigli2025h2")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("SKIPPED, NOT TESTED: no test data in %s (set DAYBOOK_CASES): %v", dir, err)
-	}
+	dir := cases.Dir(t, "open", "tiles", "navigli2025h2")
 	read := func(tile tlog.Tile) []byte {
 		b, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(tile.Path())))
 		if err != nil {

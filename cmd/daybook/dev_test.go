@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/checkpoint"
 )
 
@@ -219,14 +220,7 @@ func TestDevRefuses(t *testing.T) {
 // TestDevTakesOver continues a log that Sunlight made: see README.md of the
 // test data. Known entries keep their places, and the tree only grows.
 func TestDevTakesOver(t *testing.T) {
-	source := os.Getenv("DAYBOOK_CASES")
-	if source == "" {
-		source = filepath.Join("..", "..", "..", "shared", "cases")
-	}
-	source = filepath.Join(source, "sunlight-log")
-	if _, err := os.Stat(source); err != nil {
-		t.Skipf("SKIPPED, NOT TESTED: no test data in %s (set DAYBOOK_CASES): %v", source, err)
-	}
+	source := cases.Dir(t, "sunlight-log")
 	dir := t.TempDir()
 	copyLog(t, source, dir)
 	before, err := os.ReadFile(filepath.Join(dir, devData, "checkpoint"))

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/internal/obs"
 	"github.com/daybook-ct/daybook/internal/server/prefix"
 	"github.com/daybook-ct/daybook/monitor"
@@ -22,15 +23,7 @@ import (
 // there for its provenance.
 func sunlightLog(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("DAYBOOK_CASES")
-	if dir == "" {
-		dir = "../../../shared/cases" // beside the module
-	}
-	dir = filepath.Join(dir, "sunlight-log")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("NOT TESTED: the shared test cases are not here (%v); set DAYBOOK_CASES to their directory", err)
-	}
-	return dir
+	return cases.Dir(t, "sunlight-log")
 }
 
 // log.v3.json of a log that is taken over says the same as before, but for the

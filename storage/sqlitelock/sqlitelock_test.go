@@ -13,6 +13,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/storage/storagetest"
 )
@@ -179,14 +180,7 @@ func TestSwapProcess(t *testing.T) {
 // TestSunlightLock opens a lock database that Sunlight left behind, with its WAL
 // not folded in.
 func TestSunlightLock(t *testing.T) {
-	src := os.Getenv("DAYBOOK_CASES")
-	if src == "" {
-		src = "../../../shared/cases"
-	}
-	src = filepath.Join(src, "sunlight-log")
-	if _, err := os.Stat(src); err != nil {
-		t.Skipf("SKIPPED: no third-party cases at %s; set DAYBOOK_CASES", src)
-	}
+	src := cases.Dir(t, "sunlight-log")
 	dir := t.TempDir()
 	for _, suffix := range []string{"", "-wal"} {
 		data, err := os.ReadFile(filepath.Join(src, "checkpoints.db"+suffix))

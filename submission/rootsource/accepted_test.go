@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/internal/testca"
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/submission"
@@ -328,7 +329,7 @@ func TestManyBadRoots(t *testing.T) {
 // are accepted together; get-roots lists each root once and byte for byte, and
 // chains under a sampled root and the built-in one are taken.
 func TestPublicRoots(t *testing.T) {
-	dir := casesDir(t)
+	dir := cases.Dir(t, "open")
 	at := func(name string) Source { return PEM(filepath.Join(dir, "roots", name)) }
 	// What a strict reader of PEM finds, but for what is no root.
 	want := make(map[string]bool)

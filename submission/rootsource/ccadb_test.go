@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybook-ct/daybook/cert"
+	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/internal/testca"
 	"github.com/daybook-ct/daybook/submission"
 )
@@ -169,7 +170,7 @@ func TestNoReport(t *testing.T) {
 
 // TestReportOfPublicRoots: the roots of a log in use, as CCADB would list them.
 func TestReportOfPublicRoots(t *testing.T) {
-	list := ders(t, readFileT(t, filepath.Join(casesDir(t), "roots", "arche2026h1-roots.pem")))
+	list := ders(t, readFileT(t, filepath.Join(cases.Dir(t, "open"), "roots", "arche2026h1-roots.pem")))
 	rows := make([]row, len(list))
 	for i, der := range list {
 		rows[i] = row{string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), tlsUse, fmt.Sprintf("%X", sha256.Sum256(der))}

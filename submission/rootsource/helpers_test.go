@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -26,21 +25,6 @@ import (
 	"github.com/daybook-ct/daybook/submission"
 	"github.com/daybook-ct/daybook/tlog"
 )
-
-// casesDir returns the folder of collected certificates. It is not part of the
-// repository; DAYBOOK_CASES says where it is.
-func casesDir(t testing.TB) string {
-	t.Helper()
-	dir := os.Getenv("DAYBOOK_CASES")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "cases") // beside the module
-	}
-	dir = filepath.Join(dir, "open")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: the collected certificates are not here (%v); set DAYBOOK_CASES to their folder", err)
-	}
-	return dir
-}
 
 // ders returns the certificates of PEM text.
 func ders(t testing.TB, text []byte) (list [][]byte) {

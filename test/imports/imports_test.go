@@ -23,6 +23,7 @@ var allowed = map[string][]string{
 	"cert":                         {},
 	"internal/durable":             {},
 	"internal/faultpoint":          {},
+	"internal/cases":               {},
 	"internal/obs":                 {},
 	"internal/testca":              {},
 	"checkpoint":                   {"tlog"},
@@ -43,7 +44,7 @@ var allowed = map[string][]string{
 	"config":                       {"checkpoint", "internal/server/prefix"},
 	"internal/server/prefix":       {},
 	"internal/durable/durabletest": {"internal/durable"},
-	"internal/server": {"cache", "cert", "checkpoint", "internal/durable", "internal/obs", "internal/rounds", "internal/server/prefix", "readpath", "sequencer", "storage", "storage/posix",
+	"internal/server": {"cache", "cert", "checkpoint", "internal/durable", "internal/fsck", "internal/obs", "internal/rounds", "internal/server/prefix", "readpath", "sequencer", "storage", "storage/posix",
 		"storage/sqlitelock", "submission", "submission/rootsource", "tlog"},
 	// Only the command knows the configuration, and it may know everything.
 	"cmd/daybook": {"*"},
