@@ -31,6 +31,9 @@ type HTTPOptions struct {
 	Handler http.Handler
 	Logger  *slog.Logger
 	Admin   bool // for the operator: answers may take minutes
+	// Connections is how many may be open; further ones wait to be accepted,
+	// and connections on which nothing happens make way for them. 0 is no limit.
+	Connections int
 }
 
 // HTTP is an HTTP server that runs on one listener.
@@ -38,6 +41,7 @@ type HTTP struct {
 	server   http.Server
 	listener net.Listener
 	open     atomic.Int64
+	lame     atomic.Bool
 	done     chan struct{}
 	err      error // why it ended, set before done is closed
 }
@@ -79,6 +83,9 @@ func ServeHTTP(l net.Listener, o HTTPOptions) *HTTP {
 	if o.Admin {
 		h.server.WriteTimeout = adminWriteTimeout
 	}
+	if o.Connections > 0 {
+		l = limit(l, o.Connections, h.closeIdle, o.Logger)
+	}
 	go func() {
 		defer close(h.done)
 		if err := h.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -109,7 +116,19 @@ func (h *HTTP) Err() error {
 
 // Lame makes the server close each connection after its next answer, so that
 // clients go elsewhere.
-func (h *HTTP) Lame() { h.server.SetKeepAlivesEnabled(false) }
+func (h *HTTP) Lame() {
+	h.lame.Store(true)
+	h.server.SetKeepAlivesEnabled(false)
+}
+
+// closeIdle closes the connections that wait for a next request.
+func (h *HTTP) closeIdle() {
+	h.server.SetKeepAlivesEnabled(false)
+	h.server.SetKeepAlivesEnabled(true)
+	if h.lame.Load() { // or became so meanwhile
+		h.server.SetKeepAlivesEnabled(false)
+	}
+}
 
 // Shutdown takes no more connections, waits for the requests in progress until
 // ctx is done, and then cuts them. It returns ctx's error if any were cut.

@@ -99,11 +99,15 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		}
 		listeners = append(listeners, l)
 	}
+	slots, err := connectionLimit(len(o.Logs), len(listeners), s.o.Logger)
+	if err != nil {
+		return nil, err
+	}
 	if o.AdminListen != "" {
 		if admin, err = net.Listen("tcp", o.AdminListen); err != nil {
 			return nil, fmt.Errorf("listening for the operator: %w", err)
 		}
-		s.admin = obs.ServeHTTP(admin, obs.HTTPOptions{Admin: true, Logger: s.o.Logger,
+		s.admin = obs.ServeHTTP(admin, obs.HTTPOptions{Admin: true, Connections: adminConnections, Logger: s.o.Logger,
 			Handler: obs.NewAdmin(obs.AdminOptions{Build: obs.ReadBuild(), Registry: s.o.Registry, Logs: s.states,
 				Pages: []obs.Page{
 					{Path: "/rounds", Handler: rounds.Handler(s.recorders)},
@@ -129,7 +133,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		l.announce(ctx)
 	}
 	for _, l := range listeners {
-		s.http = append(s.http, obs.ServeHTTP(l, obs.HTTPOptions{Handler: handler, Logger: s.o.Logger}))
+		s.http = append(s.http, obs.ServeHTTP(l, obs.HTTPOptions{Handler: handler, Connections: slots, Logger: s.o.Logger}))
 	}
 	go s.run(ctx) // Wait waits for it
 	return s, nil
