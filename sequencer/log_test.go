@@ -209,10 +209,10 @@ func TestCacheBacklog(t *testing.T) {
 		stop := run(t, l)
 		const entries = 3*backlogPerRound + 10
 		promises := addAll(t, l, 0, entries)
-		time.Sleep(5 * l.c.Interval)
 		if got := mustAdd(t, l, newEntry(t, 7, High)); got != promises[7] {
 			t.Errorf("memory answers %v, want %v", got, promises[7])
 		}
+		time.Sleep(5*l.c.Interval + l.c.Interval/2) // to between two rounds
 		p.setFault(nil)
 		time.Sleep(l.c.Interval)
 		if n := len(p.cache.(*memory.Cache).All()); n == 0 || n > backlogPerRound {
