@@ -177,6 +177,12 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
+func (l *lines) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.Reset()
+}
+
 func (l *lines) has(parts ...string) bool {
 	for line := range strings.Lines(l.String()) {
 		all := true

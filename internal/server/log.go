@@ -20,6 +20,7 @@ import (
 	"github.com/daybook-ct/daybook/cache"
 	"github.com/daybook-ct/daybook/cert"
 	"github.com/daybook-ct/daybook/checkpoint"
+	"github.com/daybook-ct/daybook/internal/fsck"
 	"github.com/daybook-ct/daybook/internal/obs"
 	"github.com/daybook-ct/daybook/internal/rounds"
 	"github.com/daybook-ct/daybook/internal/server/prefix"
@@ -68,6 +69,15 @@ type LogOptions struct {
 
 	// Start and limit of the NotAfter window; zero leaves an end open.
 	WindowStart, WindowLimit time.Time
+
+	// The floors of what the file systems of storage, cache and lock must have
+	// free, in bytes and in inodes, for entries to be taken, and the space below
+	// which it is told that they come near; 0 is no bound.
+	MinFree, WarnFree int64
+	MinFreeInodes     int64
+	// ScrubRate is how many data tiles a second are read and verified again; 0 is
+	// none.
+	ScrubRate int
 
 	Interval time.Duration
 	PoolSize int // 0 is no limit
@@ -170,6 +180,8 @@ type openLog struct {
 	rounds     *rounds.Recorder
 	submission *submission.Handler
 	monitoring *readpath.Handler
+	guard      *guard         // nil if there are no floors
+	scrub      *fsck.Scrubber // nil without one
 	closers    []func() error // in the order in which they were opened
 }
 
@@ -232,7 +244,29 @@ func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, roots *root
 	if err != nil {
 		return l, fmt.Errorf("loading the accepted roots: %w", err)
 	}
+	if err := l.openKeepers(signer, metrics); err != nil {
+		return l, err
+	}
 	return l, l.openHandlers(signer, proxies, metrics)
+}
+
+// openKeepers opens what looks after the storage while the log runs.
+func (l *openLog) openKeepers(signer *checkpoint.Signer, metrics prometheus.Registerer) (err error) {
+	if l.guard, err = newGuard(l.o, l.log, l.sequencer, metrics); err != nil {
+		return err
+	}
+	if l.guard != nil {
+		l.guard.check()
+	}
+	if l.o.ScrubRate == 0 {
+		return nil
+	}
+	l.scrub, err = fsck.NewScrubber(fsck.ScrubOptions{Directory: l.o.StorageDirectory, Verifier: signer.Verifier(), Rate: l.o.ScrubRate,
+		Logger: l.log, Metrics: metrics})
+	if err == nil {
+		l.closers = append(l.closers, l.scrub.Close)
+	}
+	return err
 }
 
 func (l *openLog) openHandlers(signer *checkpoint.Signer, proxies []netip.Prefix, metrics prometheus.Registerer) (err error) {

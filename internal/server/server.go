@@ -187,6 +187,7 @@ func (s *Server) run(ctx context.Context) {
 	for _, l := range s.logs {
 		s.running.Go(func() error { return s.runLog(running, l) })
 	}
+	s.runKeepers(running)
 	s.running.Go(func() error {
 		s.reloadRoots(running)
 		return nil
