@@ -106,7 +106,7 @@ func Analyze(records []Record, o AnalyzeOptions) (*Report, error) {
 	slow := rep.findSlow(good, o.Slow)
 	rep.explain(good, slow, cmp.Or(o.Top, defaultTop))
 	rep.Coincidences = coincidences(good, slow)
-	rep.Parts = partTimes(good)
+	rep.Parts = PartTimes(good)
 	rep.Histogram = histogram(good, slow)
 	return rep, nil
 }
@@ -215,7 +215,7 @@ func (rep *Report) findSlow(records []Record, bound time.Duration) []bool {
 		if n > 0 {
 			few = fmt.Sprintf("only %d", n)
 		}
-		rep.SlowMeans = fmt.Sprintf("the slowest, above %v: %s took longer than the interval", short(limit), few)
+		rep.SlowMeans = fmt.Sprintf("the slowest, above %v: %s took longer than the interval", Short(limit), few)
 		n = 0
 		for i := range records {
 			if slow[i] = records[i].cost() > limit || slow[i]; slow[i] {
@@ -253,7 +253,8 @@ func (rep *Report) explain(records []Record, slow []bool, top int) {
 	rep.Slowest = rep.Slowest[:min(top, len(rep.Slowest))]
 }
 
-func partTimes(records []Record) []PartTime {
+// PartTimes sums up the parts of rounds with entries, in the order of a round.
+func PartTimes(records []Record) []PartTime {
 	var values [partCount][]time.Duration
 	for i := range records {
 		if records[i].Entries == 0 {

@@ -121,14 +121,14 @@ func (c Cost) Largest(interval time.Duration) int {
 	if room < float64(c.PerEntry) {
 		return 0
 	}
-	return twoDigits(room / max(1, float64(c.PerEntry)))
+	return TwoDigits(room / max(1, float64(c.PerEntry)))
 }
 
 // maxPool bounds what is recommended: beyond it the line says nothing.
 const maxPool = 1_000_000
 
-// twoDigits rounds down to two significant digits.
-func twoDigits(n float64) int {
+// TwoDigits rounds down to two significant digits.
+func TwoDigits(n float64) int {
 	v, unit := int(min(n, maxPool)), 1
 	for v/unit >= 100 {
 		unit *= 10
@@ -189,7 +189,7 @@ func Judge(points []Point, poolSize int, interval time.Duration) Capacity {
 	if !fitted || !c.Fits && c.Fitting >= poolSize {
 		// In proportion to what was measured, which is a little too much, as
 		// every round has a cost that does not shrink with it.
-		c.Fitting = twoDigits(headroom * float64(poolSize) * float64(interval) / float64(max(1, c.P99)))
+		c.Fitting = TwoDigits(headroom * float64(poolSize) * float64(interval) / float64(max(1, c.P99)))
 	}
 	return c
 }
@@ -207,7 +207,7 @@ func (c Capacity) String() string {
 		how = "estimated from"
 	}
 	s := fmt.Sprintf("99 of 100 rounds of a full pool (%d) take at most %v, %s %d rounds; the interval is %v", c.PoolSize,
-		short(time.Duration(c.P99)), how, c.Rounds, time.Duration(c.Interval))
+		Short(time.Duration(c.P99)), how, c.Rounds, time.Duration(c.Interval))
 	switch {
 	case c.Fits:
 		return s + ": it fits"
@@ -217,8 +217,8 @@ func (c Capacity) String() string {
 	return fmt.Sprintf("%s: it does not fit; a pool_size of about %d would", s, c.Fitting)
 }
 
-// short rounds a duration to three digits or so.
-func short(d time.Duration) time.Duration {
+// Short rounds a duration to three digits or so.
+func Short(d time.Duration) time.Duration {
 	for unit := time.Second; unit > 1; unit /= 10 {
 		if d >= unit {
 			return d.Round(unit / 100)
@@ -228,7 +228,7 @@ func short(d time.Duration) time.Duration {
 }
 
 func (c Capacity) attrs() []any {
-	a := []any{"pool_size", c.PoolSize, "interval", time.Duration(c.Interval), "full_pool_p99", short(time.Duration(c.P99)),
+	a := []any{"pool_size", c.PoolSize, "interval", time.Duration(c.Interval), "full_pool_p99", Short(time.Duration(c.P99)),
 		"measured", c.Measured, "rounds", c.Rounds, "pool_size_fitting", c.Fitting}
 	if c.Fitting == 0 {
 		a = append(a, "hint", "no pool size fits: rounds with few entries take too long already; see daybook rounds and daybook tune")

@@ -147,7 +147,7 @@ func TestJudgeIgnoresFewFullRounds(t *testing.T) {
 func TestShort(t *testing.T) {
 	for in, want := range map[time.Duration]string{0: "0s", 1234567 * time.Nanosecond: "1.23ms", 12345678 * time.Nanosecond: "12.3ms",
 		123456789: "123ms", 12345678901: "12.35s", 999: "999ns"} {
-		if got := short(in); got.String() != want {
+		if got := Short(in); got.String() != want {
 			t.Errorf("%d: %v, want %s", in, got, want)
 		}
 	}

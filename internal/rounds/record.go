@@ -147,9 +147,9 @@ func (s *Steps) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// fromSequencer returns the record of a round, without what the sequencer does
+// FromSequencer returns the record of a round, without what the sequencer does
 // not know.
-func fromSequencer(log string, r *sequencer.RoundRecord) Record {
+func FromSequencer(log string, r *sequencer.RoundRecord) Record {
 	rec := Record{
 		Time: r.Started.UTC().Truncate(time.Microsecond), Log: log, Outcome: string(r.Outcome), Interval: Duration(r.Interval), PoolSize: r.PoolSize,
 		Size: r.Size, Entries: r.Entries, Took: Duration(r.Took), Late: Duration(r.Late), Skipped: r.Skipped,

@@ -31,7 +31,7 @@ func fullRound() sequencer.RoundRecord {
 // The names of the fields are a format: files and scripts outlive a version.
 func TestRecordFormat(t *testing.T) {
 	rr := fullRound()
-	r := fromSequencer("oak2027h1", &rr)
+	r := FromSequencer("oak2027h1", &rr)
 	r.WAL.File = File{Bytes: 412_032, Grew: 4096, New: true}
 	r.LockWAL = File{Bytes: 8192}
 	r.Fsyncs, r.CPU, r.DiskReads = 14, Duration(25*time.Millisecond), 8

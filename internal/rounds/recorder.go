@@ -105,7 +105,7 @@ func (r *Recorder) unregister() {
 
 // Record takes the record of a round. It does not wait for the disk.
 func (r *Recorder) Record(rr sequencer.RoundRecord) {
-	rec := fromSequencer(r.o.Log, &rr)
+	rec := FromSequencer(r.o.Log, &rr)
 	r.sampler.sample(&rec)
 	r.memory.add(rec)
 	if r.disk != nil {
