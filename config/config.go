@@ -181,6 +181,28 @@ type Storage struct {
 	// any file of it breaks the log. `daybook init` makes it; an empty
 	// directory, such as a mount point, may be there before.
 	Directory string `yaml:"directory" required:"true" path:"true" example:"example2027h1"`
+
+	// The floor of the space that must be free on each of the file systems of
+	// storage, cache and lock. Below it new entries are refused with a 503,
+	// while checkpoints go on, until a tenth more than it is free again. It must
+	// have room for what is written in a second or two. 0B means no floor: then
+	// it is the first round that does not fit which fails.
+	MinFree Size `yaml:"min_free" default:"1GiB"`
+
+	// Below so much free space, on any of the same file systems, it is told that
+	// it runs short: one line in the log, and the metric `daybook_storage_low`.
+	WarnFree Size `yaml:"warn_free" default:"5GiB"`
+
+	// The same floor in inodes, that is, in files; twice as many are told to run
+	// short. A round makes some ten files. File systems that make inodes as they
+	// need them have no such floor. 0 means none.
+	MinFreeInodes int `yaml:"min_free_inodes" default:"10000"`
+
+	// How many data tiles a second are read and verified again, from the disk,
+	// without end: each holds 256 entries. What is damaged is named in the log
+	// and counted in `daybook_scrub_findings_total`; nothing is changed. At 1, a
+	// log of 100 million entries takes some five days. 0 means none.
+	ScrubRate int `yaml:"scrub_rate" default:"1" example:"1"`
 }
 
 // Lock is a lock database.

@@ -112,11 +112,27 @@ func (d *decoder) validateLog(l *Log, key string) {
 	if r := l.Roots; len(r.Files)+len(r.CCADB) == 0 && !r.MergeDelayMonitor && !d.bad[key+".roots.files"] && !d.bad[key+".roots.ccadb"] {
 		d.fail(key+".roots", "names no roots: write for example `roots: {files: [roots.pem]}`")
 	}
+	d.validateStorage(&l.Storage, key+".storage.")
 	if z := l.Rounds.MaxSize; z > 0 && z < leastRoundsSize {
 		d.fail(key+".rounds.max_size", "%v is too small: write at least %v, or 0B for no files", z, leastRoundsSize)
 	}
 	if w := l.Window; w != nil && !w.Start.IsZero() && !w.Limit.IsZero() && !w.Start.Before(w.Limit.Time) {
 		d.fail(key+".window", "the limit %v is not after the start %v: no certificate would be taken", w.Limit, w.Start)
+	}
+}
+
+// mostScrubRate is more than a disk can read.
+const mostScrubRate = 100_000
+
+func (d *decoder) validateStorage(s *Storage, key string) {
+	if s.WarnFree < s.MinFree {
+		d.fail(key+"warn_free", "%v is less than min_free, which is %v: write more, so that the warning comes before entries are refused", s.WarnFree, s.MinFree)
+	}
+	if s.MinFreeInodes < 0 {
+		d.fail(key+"min_free_inodes", "%d is negative: write a number of files, like 10000, or 0 for no floor", s.MinFreeInodes)
+	}
+	if s.ScrubRate < 0 || s.ScrubRate > mostScrubRate {
+		d.fail(key+"scrub_rate", "%d is not possible: write a number of tiles a second, like 1, or 0 for none", s.ScrubRate)
 	}
 }
 

@@ -110,6 +110,9 @@ func (w *warner) pace(l *Log, key string) {
 	case interval > usualIntervalMost:
 		w.add(key+"interval", "%v is long: submitters give up after about 2s", l.Interval)
 	}
+	if l.Storage.MinFree == 0 {
+		w.add(key+"storage.min_free", "0B means no floor: on a full disk rounds fail, and the log may halt")
+	}
 	if l.Cache.PageCache < usualPageCache {
 		w.add(key+"cache.page_cache", "%v is small: when the cache file grows, lookups wait for the disk", l.Cache.PageCache)
 	}

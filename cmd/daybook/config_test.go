@@ -25,7 +25,7 @@ logs:
     submission_prefix: https://ct.example.com/a
     monitoring_prefix: https://mon.example.com/a
     key: a.seed
-    storage: {directory: a}
+    storage: {directory: a, min_free: 2GiB, warn_free: 3GiB, min_free_inodes: 4, scrub_rate: 5}
     cache: {path: a.db, page_cache: 2GiB}
     roots: {files: [one.pem, two.pem], ccadb: [three.csv], merge_delay_monitor: true}
     window: {start: 2027-01-01T00:00:00Z, limit: 2027-07-01T00:00:00Z}
@@ -59,6 +59,7 @@ logs:
 		Logs: []server.LogOptions{{
 			Name: "a", SubmissionPrefix: "https://ct.example.com/a/", MonitoringPrefix: "https://mon.example.com/a/",
 			KeyFile: "/d/a.seed", StorageDirectory: "/d/a", LockPath: "/d/lock.db", CachePath: "/d/a.db", PageCache: 2 << 30,
+			MinFree: 2 << 30, WarnFree: 3 << 30, MinFreeInodes: 4, ScrubRate: 5,
 			RootFiles: []string{"/d/one.pem", "/d/two.pem"}, CCADB: []string{"/d/three.csv"}, MergeDelayMonitor: true,
 			RoundsPath: "/d/r.jsonl", RoundsSize: 2 << 20,
 			WindowStart: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), WindowLimit: time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC),
@@ -66,6 +67,7 @@ logs:
 		}, {
 			Name: "b", SubmissionPrefix: "https://ct.example.com/b/", MonitoringPrefix: "https://ct.example.com/b/",
 			KeyFile: "/d/b.seed", StorageDirectory: "/d/b", LockPath: "/d/b-lock.db", CachePath: "/d/b.db", PageCache: 1 << 30,
+			MinFree: 1 << 30, WarnFree: 5 << 30, MinFreeInodes: 10000, ScrubRate: 1,
 			RootFiles: []string{"/d/one.pem"}, Interval: 200 * time.Millisecond, PoolSize: 150, DuplicateRate: 50,
 		}},
 	}
