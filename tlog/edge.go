@@ -1,7 +1,9 @@
 package tlog
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -42,8 +44,9 @@ type Growth struct {
 func NewEdge() *Edge { return &Edge{tree: Tree{N: 0, Hash: EmptyRoot}} }
 
 // LoadEdge reads the right edge of the given tree and verifies it: the hash
-// tiles must hash to the root, and the leaves of the last data tile to the
-// hashes of the last tile at level 0. read returns a tile as served, with data
+// tiles must hash to the root, the leaves of the last data tile to the hashes of
+// the last tile at level 0, and the partial names tile must have a line for each
+// of them. read returns a tile as served, with data
 // and names tiles uncompressed; LoadEdge calls it for O(log size) tiles. Where
 // read returns ErrNoTile for the partial names tile, which is an optional
 // extension, its lines are made anew by names, which returns what
@@ -120,6 +123,32 @@ func (e *Edge) loadLeaves(read func(Tile) ([]byte, error), names func(*Entry) []
 		}
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", namesTile.Path(), err)
+	default:
+		return checkNames(namesTile, e.names, leaves)
+	}
+	return nil
+}
+
+// checkNames makes sure that a names tile has a line for each leaf, with its
+// timestamp. The names themselves are not compared: programs write them in
+// different ways. But a tile of other entries would be carried on for good.
+func checkNames(t Tile, lines []byte, leaves []Leaf) error {
+	for i, l := range leaves {
+		line, rest, ok := bytes.Cut(lines, []byte("\n"))
+		if !ok {
+			return fmt.Errorf("%w: %s has %d lines, not %d", ErrMismatch, t.Path(), i, len(leaves))
+		}
+		var of struct{ Timestamp int64 }
+		if err := json.Unmarshal(line, &of); err != nil {
+			return fmt.Errorf("%w: %s, line %d: %w", ErrMismatch, t.Path(), i+1, err)
+		}
+		if of.Timestamp != l.Timestamp {
+			return fmt.Errorf("%w: %s, line %d is of an entry of timestamp %d, not %d", ErrMismatch, t.Path(), i+1, of.Timestamp, l.Timestamp)
+		}
+		lines = rest
+	}
+	if len(lines) > 0 {
+		return fmt.Errorf("%w: %s goes on after %d lines", ErrMismatch, t.Path(), len(leaves))
 	}
 	return nil
 }

@@ -269,15 +269,18 @@ func TestLoadEdgeRefuses(t *testing.T) {
 			t.Errorf("size %d: loading reads %d tiles, more than one a level", size, len(read))
 		}
 		for _, tile := range read {
-			if tile.L == NamesLevel {
-				continue // names are no part of the tree
-			}
 			for _, damage := range []func([]byte) []byte{
 				// The first bytes are signed; the chain at the end of a leaf is not.
 				func(b []byte) []byte { b[0] ^= 1; return b },
 				func(b []byte) []byte { return b[:len(b)-1] },
 				func(b []byte) []byte { return append(b, b...) },
 				func(b []byte) []byte { return nil },
+				func(b []byte) []byte {
+					if tile.L != NamesLevel {
+						return nil
+					}
+					return bytes.Replace(b, []byte(`"Timestamp":`), []byte(`"Timestamp":1`), 1)
+				},
 			} {
 				damaged := maps.Clone(objects)
 				b, _ := objects.read(tile)
