@@ -233,7 +233,7 @@ type Rounds struct {
 	Path string `yaml:"path" path:"true" example:"example2027h1.rounds.jsonl"`
 
 	// The most that both files take together; at least 1MiB, or 0B for no files.
-	// A day of rounds at 200ms takes some 250MiB.
+	// A day of rounds at 200ms takes some 300MiB.
 	MaxSize Size `yaml:"max_size" default:"64MiB"`
 }
 

@@ -32,9 +32,10 @@ type Advice struct {
 const (
 	// cpuShare is the part of all cores' time that requests and rounds may take.
 	cpuShare = 0.7
-	// network is what a request costs with its connection, in terms of what it
-	// costs without.
-	network = 1.5
+	// network is what a request costs with its connection and the garbage it
+	// leaves, in terms of what it costs without: about as much again, by what
+	// daybook load measures.
+	network = 2
 	// getShare is the part of an interval that may pass inside the turnstile.
 	getShare = 0.5
 	// beyond is how many times the largest rounds measured a pool may be.

@@ -39,7 +39,7 @@ func TestAdvise(t *testing.T) {
 		notes  []string // parts of all notes, in their order
 	}{
 		{"ordinary", func(*Result) {}, 1200, "rounds: those of 600 entries spend most time in grow (44%) and apply (37%)", nil}, // (180-60)/0.1
-		{"one core", func(r *Result) { r.Cores = 1 }, 420, "the CPU: 120µs a request, most of it signatures, on 1 cores", nil},  // (140-20)/0.28
+		{"one core", func(r *Result) { r.Cores = 1 }, 350, "the CPU: 120µs a request, most of it signatures, on 1 cores", nil},  // (140-20)/0.34
 		{"slow gets", func(r *Result) { r.Caches[0].Miss = steady(ms) }, 100, "cache gets: one at a time, 1ms each",
 			[]string{"the configured pool_size of 150 is too large"}},
 		{"fast rounds", func(r *Result) { r.Rounds.Cost = Cost{5 * ms, 10 * us, ms}; r.Cores = 64 }, 2400, "nothing that was seen", nil},
