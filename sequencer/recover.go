@@ -1,7 +1,6 @@
 package sequencer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -111,10 +110,10 @@ func (l *Log) recover(ctx context.Context) error {
 	if _, err := waitForClock(head.Timestamp); err != nil {
 		return err
 	}
-	if !bytes.Equal(published, l.head) {
-		if err := l.publish(ctx, head.Tree, head.Timestamp, l.head); err != nil {
-			return fmt.Errorf("publishing the checkpoint of the lock: %w", err)
-		}
+	// Also if it is there already: a process may have ended before that was
+	// durable, and the bundle, by which it could be done again, goes next.
+	if err := l.publish(ctx, head.Tree, head.Timestamp, l.head); err != nil {
+		return fmt.Errorf("publishing the checkpoint of the lock: %w", err)
 	}
 	l.metrics.size.Set(float64(head.Tree.N))
 	l.metrics.timestamp.Set(float64(head.Timestamp) / 1e3)
@@ -225,7 +224,14 @@ func (l *Log) sweep(ctx context.Context, tree tlog.Tree) error {
 		if name != bundleName(tree) {
 			continue
 		}
-		if err := l.rememberBundle(ctx, tree); err != nil {
+		err := l.rememberBundle(ctx, tree)
+		switch {
+		case errors.Is(err, errBundle), errors.Is(err, ErrInconsistent):
+			// The tree is published, so all that the bundle is still good for
+			// are the keys, which may be lost (S8).
+			l.log.ErrorContext(ctx, "the staging bundle of the published tree is damaged and dropped; the entries of the last round may be logged twice",
+				"bundle", name, "cause", err)
+		case err != nil:
 			return err
 		}
 	}
