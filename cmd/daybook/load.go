@@ -62,6 +62,7 @@ load logs of your own: what is logged stays.`,
 	flags.Float64Var(&f.o.Rate, "rate", 0, "requests per second, whatever becomes of those before (0: each client waits for its answer)")
 	flags.IntVar(&f.o.Clients, "clients", 0, "connections; default 20, or as many as the rate needs")
 	flags.IntVar(&f.o.Sources, "sources", 1, "loopback addresses to send from, which the log takes for different submitters")
+	flags.IntVar(&f.o.FirstSource, "first-source", 1, "last number of the first of them, 127.0.0.1, to keep two loads apart")
 	flags.DurationVar(&f.o.Timeout, "timeout", time.Minute, "of one request")
 	flags.IntVar(&f.o.Retries, "retries", 0, "of a submission that was answered 503 or 429")
 	flags.Float64Var(&f.o.Duplicates, "duplicates", 0, "share of requests that repeat an accepted entry")

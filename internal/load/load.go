@@ -50,6 +50,9 @@ type Options struct {
 	// Sources spreads the clients over so many loopback addresses, 127.0.0.1
 	// and up, which a log takes for different submitters. Default 1.
 	Sources int
+	// FirstSource is the last number of the first of these addresses; 0 stands
+	// for 1. It keeps two runs at one time apart.
+	FirstSource int
 	// Timeout of one request, default 60 s.
 	Timeout time.Duration
 	// Retries of a submission that was answered 503 or 429, after the wait that
@@ -100,8 +103,8 @@ func (o *Options) setDefaults() error {
 		return errors.New("one of count and duration is required")
 	case o.Duplicates < 0 || o.Duplicates > 1 || o.Old < 0 || o.Old > 1 || o.Precerts > 1:
 		return errors.New("shares are numbers from 0 to 1")
-	case o.Sources > 250:
-		return errors.New("at most 250 source addresses are possible")
+	case o.FirstSource < 0 || o.Sources+max(o.FirstSource, 1) > 251:
+		return errors.New("at most 250 source addresses are possible, 127.0.0.1 to 127.0.0.250")
 	case o.Rate < 0:
 		return errors.New("the rate must not be negative")
 	}
@@ -111,7 +114,7 @@ func (o *Options) setDefaults() error {
 			o.Clients = max(64, min(int(o.Rate), 4000))
 		}
 	}
-	o.Sources = max(o.Sources, 1)
+	o.Sources, o.FirstSource = max(o.Sources, 1), max(o.FirstSource, 1)
 	if o.Timeout <= 0 {
 		o.Timeout = time.Minute
 	}
@@ -237,10 +240,10 @@ func (r *run) head(ctx context.Context) (checkpoint.TreeHead, error) {
 
 // sourceAddress returns the local address of client i.
 func (r *run) sourceAddress(i int) netip.Addr {
-	if r.o.Sources == 1 {
+	if r.o.Sources == 1 && r.o.FirstSource == 1 {
 		return netip.Addr{}
 	}
-	return netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i%r.o.Sources)})
+	return netip.AddrFrom4([4]byte{127, 0, 0, byte(r.o.FirstSource + i%r.o.Sources)})
 }
 
 // send makes requests ahead, then sends until the count or the duration is

@@ -333,7 +333,7 @@ func TestRunCancelled(t *testing.T) {
 func TestOptions(t *testing.T) {
 	ca := newCA(t)
 	for _, o := range []Options{
-		{}, {CA: ca}, {Count: 1}, {CA: ca, Count: 1, Duplicates: 2}, {CA: ca, Count: 1, Old: -1}, {CA: ca, Count: 1, Rate: -1}, {CA: ca, Count: 1, Sources: 300},
+		{}, {CA: ca}, {Count: 1}, {CA: ca, Count: 1, Duplicates: 2}, {CA: ca, Count: 1, Old: -1}, {CA: ca, Count: 1, Rate: -1}, {CA: ca, Count: 1, Sources: 300}, {CA: ca, Count: 1, Sources: 20, FirstSource: 240},
 		{CA: ca, Count: 1, Monitoring: "nonsense"},
 	} {
 		if _, err := Run(t.Context(), o); err == nil {
