@@ -28,7 +28,7 @@ const (
 	// rowBytes is what a row takes in the file, at least.
 	rowBytes = 45
 	// buildBatch is how many rows are put at once to make a cache.
-	buildBatch = 20_000
+	buildBatch = 10_000
 	// defaultBatch is how many a round puts if the pool has no limit.
 	defaultBatch = 150
 )

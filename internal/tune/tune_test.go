@@ -116,7 +116,7 @@ func TestRun(t *testing.T) {
 // leaves nothing behind.
 func TestRunEnds(t *testing.T) {
 	stop := errors.New("stopped by the test")
-	for _, phase := range []string{"fsync", "verify", "requests", "cache 1x", "cache get", "cache 10x", "rounds"} {
+	for _, phase := range []string{"fsync", "requests", "cache 1x", "cache get", "rounds"} {
 		o, files := livePlace(t)
 		before := files()
 		ctx, cancel := context.WithCancelCause(t.Context())
