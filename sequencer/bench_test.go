@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +66,27 @@ func BenchmarkIntake(b *testing.B) {
 				}
 				mu.Unlock()
 				if _, err := l.Submit(context.Background(), s); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	})
+	b.Run("duplicate", func(b *testing.B) {
+		l := benchLog(b, 0)
+		subs := benchSubmissions(b, 1000)
+		for _, s := range subs {
+			if _, err := l.Submit(b.Context(), s); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := l.round(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		var next atomic.Int64
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, err := l.Add(context.Background(), subs[next.Add(1)%1000]); err != nil {
 					b.Error(err)
 				}
 			}

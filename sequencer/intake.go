@@ -2,6 +2,7 @@ package sequencer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -69,7 +70,8 @@ func (l *Log) Add(ctx context.Context, s Submission) (tlog.Position, error) {
 
 // Submit is the intake: it joins, refuses or admits an entry. It waits for the
 // turnstile (see ErrBusy), never for a round. The errors are those of this
-// package, the context's, or, wrapped, what went wrong with the dedup cache.
+// package, the context's, or, wrapped, what went wrong with the dedup cache or
+// with confirming what it said.
 func (l *Log) Submit(ctx context.Context, s Submission) (*Ticket, error) {
 	if err := l.blocked(); err != nil {
 		l.metrics.intake(outcomeBlocked, s.Priority)
@@ -90,6 +92,16 @@ func (l *Log) Submit(ctx context.Context, s Submission) (*Ticket, error) {
 	t, outcome, evicted, err := l.intake(ctx, &s)
 	l.turnstile.leave()
 	l.metrics.holdSubmitter.Observe(time.Since(entered).Seconds())
+	if outcome == outcomeDuplicate {
+		if err = l.confirm(ctx, s.Entry, t.position); err != nil {
+			t, outcome = nil, outcomeCacheError
+			if errors.Is(err, errContradicted) {
+				outcome = outcomeContradicted
+			} else if ctx.Err() != nil {
+				outcome, err = outcomeCanceled, context.Cause(ctx)
+			}
+		}
+	}
 	l.metrics.intake(outcome, s.Priority)
 	if evicted != nil {
 		l.metrics.intake(outcomeEvicted, evicted.sub.Priority)

@@ -24,7 +24,9 @@ const (
 	outcomeSunset     outcome = "sunset"
 	outcomeBlocked    outcome = "blocked" // see Log.Block
 	outcomeCanceled   outcome = "canceled"
-	outcomeCacheError outcome = "cache_error"
+	outcomeCacheError outcome = "cache_error" // could not be read, or not be confirmed
+	// What the cache says is not so.
+	outcomeContradicted outcome = "contradicted"
 )
 
 func outcomeOf(err error) outcome {
@@ -129,7 +131,7 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 	m.holdSubmitter, m.holdSequencer = maxObserver{hold.WithLabelValues("submitter"), &m.tally.hold}, hold.WithLabelValues("sequencer")
 	m.intakeCached = make(map[intakeLabels]prometheus.Counter)
 	for _, o := range []outcome{outcomeAdmitted, outcomeJoined, outcomeDuplicate, outcomeFull, outcomeFullEarly, outcomeEvicted, outcomeLimited,
-		outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeBlocked, outcomeCanceled, outcomeCacheError} {
+		outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeBlocked, outcomeCanceled, outcomeCacheError, outcomeContradicted} {
 		for _, p := range []Priority{High, Low} {
 			m.intakeCached[intakeLabels{o, p}] = m.intakes.WithLabelValues(string(o), p.String())
 		}

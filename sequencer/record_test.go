@@ -195,7 +195,7 @@ func TestRecordOfFailedRounds(t *testing.T) {
 // TestTallyUnknown: outcomes without a field of their own count as refused.
 func TestTallyUnknown(t *testing.T) {
 	var c tally
-	for _, o := range []outcome{outcomeLimited, outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeCanceled, outcomeCacheError, outcomeContradicted} {
+	for _, o := range []outcome{outcomeLimited, outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeCanceled, outcomeCacheError} {
 		c.add(o, Low)
 	}
 	if got := c.classes[Low].take(); got != (IntakeCounts{Limited: 1, Busy: 1, Other: 5}) || got.Refused() != 7 {
