@@ -9,7 +9,7 @@ FUZZTIME   ?= 60s
 COUNT      ?= 1000
 SEEDS      ?= 10000
 
-.PHONY: help build demo test lint unit difftest sim bench bench-floor perf fuzz clean
+.PHONY: help build demo test lint unit difftest conformance sim bench bench-floor perf fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,9 @@ unit: ## all tests, with the race detector
 
 difftest: ## the certificate parser against certificate-transparency-go's
 	cd cert/difftest && go test ./...
+
+conformance: build ## hold logs of our own to the specifications, clause by clause (QUICK=1: without the idle log)
+	go run ./test/conformance/run -daybook bin/daybook $(if $(QUICK),-quick)
 
 sim: ## simulate logs with faults and crashes for SEEDS seeds, or replay SEED
 	go test -run '^TestSimulation$$' -v -timeout 60m ./sequencer $(if $(SEED),-sim.seed $(SEED),-sim.seeds $(SEEDS)) $(if $(SEED),,| grep -v '^ *--- PASS\|^=== ')

@@ -24,6 +24,7 @@ var commands = []func() *cobra.Command{
 	newVerify,
 	newRounds,
 	newTune,
+	newConformance,
 	newLoad,
 	newDev,
 	newDemo,
