@@ -84,7 +84,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	o := conformance.Options{Strict: f.strict, Only: f.only, Entries: f.entries, Scan: f.scan, Idle: f.idle,
-		Log: func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }}
+		Log: func(s string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), s) }}
 	report, err := conformance.Run(cmd.Context(), t, o)
 	if err != nil {
 		return err

@@ -146,7 +146,9 @@ func (r *run) judgeCases(ctx context.Context) {
 	}
 	for _, set := range Sets {
 		if r.wants(set.Clause) || r.wantsTagged(set.Name) {
-			r.rec.noError(r.judgeSet(ctx, set.Name, set.Clause), set.Clause, "%s", set.Name)
+			if err := r.judgeSet(ctx, set.Name, set.Clause); err != nil {
+				r.rec.fail(set.Clause, "%s: %v", set.Name, err)
+			}
 		}
 	}
 	r.judgeSignerPolicy()

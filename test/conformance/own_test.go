@@ -46,6 +46,9 @@ func TestOwnLogs(t *testing.T) {
 	if err := own.CheckCounts(o.Cases, report); err != nil {
 		t.Error(err)
 	}
+	if err := own.CheckAdmission(filepath.Join("..", "..", "docs", "admission.md"), o.Cases, report); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestNothingShared checks that what judges a log imports nothing of what makes

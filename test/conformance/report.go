@@ -38,6 +38,8 @@ type Report struct {
 	Results []Result // one for each clause, in the order of [Clauses]
 	// Outcomes are the answers to the chains of the cases.
 	Outcomes []Outcome
+	// Odd are the answers to the odd certificates, of each log.
+	Odd []OddOutcomes
 }
 
 // recorder collects results. It is safe for concurrent use.
@@ -139,6 +141,7 @@ func Merge(reports ...*Report) *Report {
 	sum := NewReport()
 	for _, other := range reports {
 		sum.Outcomes = append(sum.Outcomes, other.Outcomes...)
+		sum.Odd = append(sum.Odd, other.Odd...)
 		for _, res := range other.Results {
 			sum.Result(res.ID).merge(res)
 		}

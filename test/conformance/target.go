@@ -113,6 +113,7 @@ type run struct {
 	bySigner map[bool][]string // accepted or not: chains by way of a Precertificate Signing Certificate
 	refusals [][]byte          // leaves that the log refused
 	outcomes []Outcome
+	odd      []OddOutcomes
 }
 
 func newRun(t Target, o Options) (*run, error) {
@@ -224,6 +225,6 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 	}
 	r.explainSkipped()
 	rep := r.rec.report(r.o.Only)
-	rep.Outcomes = r.outcomes
+	rep.Outcomes, rep.Odd = r.outcomes, r.odd
 	return rep, nil
 }

@@ -74,15 +74,20 @@ func (s *suite) serveLogs(ctx context.Context) (*conformance.Report, error) {
 		if err != nil {
 			return nil, errors.Join(err, p.stop())
 		}
-		for _, id := range []string{"R5", "S9", "S11", "R32", "S33"} {
-			res := rep.Result(id)
-			sum.Check("R34", res.Status == conformance.OK, "with the prefix %s, %s: %v %q", l.submission, id, res.Status, res.Faults)
-			sum.Check("S1", res.Status == conformance.OK, "with the prefixes %s and %s, %s: %v %q", l.submission, l.monitoring, id, res.Status, res.Faults)
-		}
+		judgePrefixes(sum, l, rep)
 		rep.Outcomes = nil // those of the default options are what counts
 		sum = conformance.Merge(sum, rep)
 	}
 	return sum, p.stop()
+}
+
+// judgePrefixes concludes from a report that its log's prefixes work.
+func judgePrefixes(sum *conformance.Report, l *served, rep *conformance.Report) {
+	for _, id := range []string{"R5", "S9", "S11", "R32", "S33"} {
+		res := rep.Result(id)
+		sum.Check("R34", res.Status == conformance.OK, "with the prefix %s, %s: %v %q", l.submission, id, res.Status, res.Faults)
+		sum.Check("S1", res.Status == conformance.OK, "with the prefixes %s and %s, %s: %v %q", l.submission, l.monitoring, id, res.Status, res.Faults)
+	}
 }
 
 // serve writes the configuration, creates the logs and starts them.

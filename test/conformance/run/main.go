@@ -33,6 +33,7 @@ func run(ctx context.Context) (err error) {
 	quick := flag.Bool("quick", false, "leave out what takes a minute")
 	all := flag.Bool("all-faults", false, "print every fault")
 	admission := flag.String("admission", "", "write the tables into this `FILE`")
+	check := flag.String("check-admission", "", "fail if the tables in this `FILE` are not what was found")
 	keep := flag.String("keep", "", "keep the logs in `DIR`")
 	flag.Parse()
 
@@ -69,10 +70,16 @@ func run(ctx context.Context) (err error) {
 	if !report.OK() {
 		return fmt.Errorf("%d clauses failed", report.Count(conformance.Failed))
 	}
-	if *admission != "" {
+	switch {
+	case *admission == "" && *check == "":
+		return nil
+	case o.Cases == "":
+		fmt.Fprintln(os.Stderr, "SKIPPED, NOT TESTED: without the cases there are no tables")
+		return nil
+	case *admission != "":
 		return own.WriteAdmission(*admission, o.Cases, report)
 	}
-	return nil
+	return own.CheckAdmission(*check, o.Cases, report)
 }
 
 // defaultCases is $DAYBOOK_CASES, or a folder beside the module.
