@@ -42,7 +42,8 @@ difftest: ## the certificate parser against certificate-transparency-go's
 	cd cert/difftest && go test ./...
 
 conformance: build ## hold logs of our own to the specifications, clause by clause (QUICK=1: without the idle log)
-	go run ./test/conformance/run -daybook bin/daybook -check-admission docs/admission.md $(if $(QUICK),-quick)
+	go run ./test/conformance/run -daybook bin/daybook -check-admission docs/admission.md -dump bin/scts.json $(if $(QUICK),-quick)
+	cd test/conformance/peer && go vet ./... && go run . ../../../bin/scts.json
 
 sim: ## simulate logs with faults and crashes for SEEDS seeds, or replay SEED
 	go test -run '^TestSimulation$$' -v -timeout 60m ./sequencer $(if $(SEED),-sim.seed $(SEED),-sim.seeds $(SEEDS)) $(if $(SEED),,| grep -v '^ *--- PASS\|^=== ')

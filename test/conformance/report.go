@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -40,6 +41,17 @@ type Report struct {
 	Outcomes []Outcome
 	// Odd are the answers to the odd certificates, of each log.
 	Odd []OddOutcomes
+	// Promises are the SCTs that verified, for verifiers of others to try.
+	Promises []Promise
+}
+
+// Promise is an SCT with what it is for.
+type Promise struct {
+	Name      string
+	PublicKey []byte // the log's, SubjectPublicKeyInfo
+	Precert   bool
+	Chain     [][]byte // DER, the leaf first, with the root
+	SCT       json.RawMessage
 }
 
 // recorder collects results. It is safe for concurrent use.
@@ -142,6 +154,7 @@ func Merge(reports ...*Report) *Report {
 	for _, other := range reports {
 		sum.Outcomes = append(sum.Outcomes, other.Outcomes...)
 		sum.Odd = append(sum.Odd, other.Odd...)
+		sum.Promises = append(sum.Promises, other.Promises...)
 		for _, res := range other.Results {
 			sum.Result(res.ID).merge(res)
 		}

@@ -55,6 +55,14 @@ type promise struct {
 	answer answer
 }
 
+func (p *promise) export(key *publicKey) Promise {
+	e := Promise{Name: p.name, PublicKey: key.spki, Precert: p.precert, Chain: [][]byte{p.chain[0]}, SCT: p.answer.body}
+	for _, c := range p.path.issuers {
+		e.Chain = append(e.Chain, c.raw)
+	}
+	return e
+}
+
 // chainBody is a request of RFC 6962 section 4.1.
 func chainBody(chain [][]byte) []byte {
 	list := make([]string, len(chain))

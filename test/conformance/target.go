@@ -226,5 +226,10 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 	r.explainSkipped()
 	rep := r.rec.report(r.o.Only)
 	rep.Outcomes, rep.Odd = r.outcomes, r.odd
+	for _, p := range r.promises {
+		if p.ids != "" { // the rest just filled tiles
+			rep.Promises = append(rep.Promises, p.export(r.key))
+		}
+	}
 	return rep, nil
 }

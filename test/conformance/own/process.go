@@ -141,6 +141,9 @@ func (p *process) kill() error {
 		return nil
 	}
 	err := p.cmd.Process.Kill()
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
 	<-p.done
 	p.cmd = nil
 	return err

@@ -122,14 +122,14 @@ func (s *suite) serve(dir, listen, admin string, logs ...*served) (*process, err
 	if err := p.start(false); err != nil {
 		return nil, err
 	}
-	if err := waitHealthy("http://" + admin + "/health"); err != nil {
+	if err := p.waitHealthy("http://" + admin + "/health"); err != nil {
 		return nil, errors.Join(fmt.Errorf("daybook serve: %w: %s", err, p.lastLine()), p.kill())
 	}
 	return p, nil
 }
 
 // waitHealthy waits until the admin listener says that all is well.
-func waitHealthy(url string) error {
+func (p *process) waitHealthy(url string) error {
 	client := &http.Client{Timeout: time.Second}
 	limit := time.Now().Add(startTimeout)
 	for {
@@ -145,7 +145,11 @@ func waitHealthy(url string) error {
 		if time.Now().After(limit) {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
+		select {
+		case <-p.done:
+			return errors.New("it has ended")
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 }
 

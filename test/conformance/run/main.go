@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -34,6 +35,7 @@ func run(ctx context.Context) (err error) {
 	all := flag.Bool("all-faults", false, "print every fault")
 	admission := flag.String("admission", "", "write the tables into this `FILE`")
 	check := flag.String("check-admission", "", "fail if the tables in this `FILE` are not what was found")
+	dump := flag.String("dump", "", "write the SCTs that were given, as JSON, into this `FILE`")
 	keep := flag.String("keep", "", "keep the logs in `DIR`")
 	flag.Parse()
 
@@ -42,7 +44,9 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := os.Stat(*cases); err == nil {
-		o.Cases = *cases
+		if o.Cases, err = filepath.Abs(*cases); err != nil {
+			return err
+		}
 	}
 	if o.Dir == "" {
 		if o.Dir, err = os.MkdirTemp("", "conformance"); err != nil {
@@ -58,6 +62,15 @@ func run(ctx context.Context) (err error) {
 	}
 	if err := errors.Join(err, report.Print(os.Stdout, *all)); err != nil {
 		return err
+	}
+	if *dump != "" {
+		b, err := json.Marshal(report.Promises)
+		if err == nil {
+			err = os.WriteFile(*dump, b, 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("writing the SCTs: %w", err)
+		}
 	}
 	if o.Cases != "" {
 		if err := own.PrintChoices(os.Stdout, report); err != nil {
