@@ -188,6 +188,7 @@ func startDev(ctx context.Context, o devOptions, newLogger func(obs.LoggerOption
 		return d, errors.Join(err, listener.Close())
 	}
 	ctx, d.stop = context.WithCancel(ctx)
+	boundGarbage()
 	d.server, err = server.Start(ctx, server.Options{
 		Logs: []server.LogOptions{lo}, Listeners: []net.Listener{listener}, AdminListen: "127.0.0.1:0",
 		ExitOnHalt: true, ShutdownTimeout: 5 * time.Second, Logger: logger, Registry: registry,

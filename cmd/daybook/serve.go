@@ -59,6 +59,7 @@ Logs that do not exist are not created: daybook init does that.`,
 			signal.Notify(hangup, syscall.SIGHUP)
 			defer signal.Stop(hangup)
 			o.ReloadRoots = hangup
+			boundGarbage()
 			s, err := server.Start(cmd.Context(), o)
 			if err != nil {
 				return fmt.Errorf("not started: %w", err)
