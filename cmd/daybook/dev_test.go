@@ -19,8 +19,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/daybook-ct/daybook/internal/cases"
 	"github.com/daybook-ct/daybook/checkpoint"
+	"github.com/daybook-ct/daybook/internal/cases"
 )
 
 // runningDev is daybook dev in a goroutine of the test.
