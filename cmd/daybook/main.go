@@ -22,6 +22,8 @@ var commands = []func() *cobra.Command{
 	newKeygen,
 	newCheck,
 	newVerify,
+	newFsck,
+	newCache,
 	newRounds,
 	newTune,
 	newConformance,

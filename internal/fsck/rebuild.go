@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-ct/daybook/cache"
-	"github.com/daybook-ct/daybook/checkpoint"
 	"github.com/daybook-ct/daybook/monitor"
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/tlog"
@@ -83,18 +82,16 @@ func Rebuild(ctx context.Context, o RebuildOptions) (_ *Report, err error) {
 
 // readHead reads the checkpoint of the tree that the cache is made from.
 func (r *run) readHead(ctx context.Context) error {
-	info, err := monitor.Identify(ctx, r.src, r.o.Origin, r.o.Key)
+	err := r.identify(ctx)
 	if err != nil {
 		return err
 	}
-	if r.verifier, err = checkpoint.NewVerifier(info.Origin, info.Key); err != nil {
-		return err
+	r.signed, r.head, err = monitor.ReadCheckpoint(ctx, r.src, r.verifier)
+	if f := (*monitor.Fault)(nil); errors.As(err, &f) {
+		return errors.New(finding(f).String())
 	}
-	if r.signed, r.head, err = monitor.ReadCheckpoint(ctx, r.src, r.verifier); err != nil {
-		return err
-	}
-	r.report.Origin, r.report.LogID, r.report.Tree, r.report.Timestamp = info.Origin, r.verifier.LogID(), r.head.Tree, r.head.Timestamp
-	return nil
+	r.report.Tree, r.report.Timestamp = r.head.Tree, r.head.Timestamp
+	return err
 }
 
 func openForRebuild(o RebuildOptions) (*cache.DB, error) {

@@ -192,6 +192,9 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.heads(ctx); err != nil {
 		return err
 	}
+	if err := r.info(ctx); err != nil {
+		return err
+	}
 	var left *leftovers
 	if r.dir != nil {
 		var err error
@@ -229,9 +232,12 @@ func (r *run) run(ctx context.Context) error {
 	return r.removeState()
 }
 
-// identify finds out the log's key and origin, and looks at log.v3.json.
+// identify finds out the log's key and origin.
 func (r *run) identify(ctx context.Context) error {
 	info, err := monitor.Identify(ctx, r.src, r.o.Origin, r.o.Key)
+	if f := (*monitor.Fault)(nil); errors.As(err, &f) {
+		return errors.New(finding(f).String())
+	}
 	if err != nil {
 		return err
 	}
@@ -239,8 +245,15 @@ func (r *run) identify(ctx context.Context) error {
 		return err
 	}
 	r.report.Origin, r.report.LogID = info.Origin, r.verifier.LogID()
+	return nil
+}
+
+// info looks at log.v3.json, which a log without entries may not have yet.
+func (r *run) info(ctx context.Context) error {
 	stated, err := monitor.ReadInfo(ctx, r.src)
 	switch {
+	case errors.Is(err, monitor.ErrNotFound) && r.signed != nil && r.head.Tree.N == 0:
+		return nil
 	case errors.Is(err, monitor.ErrNotFound):
 		return r.found.fault(damagef("log.v3.json", "is missing: the log writes it when it starts"))
 	case err != nil:
