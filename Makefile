@@ -8,8 +8,10 @@ ERRCHECK    = github.com/kisielk/errcheck@v1.30.0
 FUZZTIME   ?= 60s
 COUNT      ?= 1000
 SEEDS      ?= 10000
+KILLS      ?= 500
+FLIPS      ?= 25
 
-.PHONY: help build demo test lint unit difftest conformance sim bench bench-floor perf fuzz clean
+.PHONY: help build demo test lint unit difftest conformance sim crash crash-long bench bench-floor perf fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +49,12 @@ conformance: build ## hold logs of our own to the specifications, clause by clau
 
 sim: ## simulate logs with faults and crashes for SEEDS seeds, or replay SEED
 	go test -run '^TestSimulation$$' -v -timeout 60m ./sequencer $(if $(SEED),-sim.seed $(SEED),-sim.seeds $(SEEDS)) $(if $(SEED),,| grep -v '^ *--- PASS\|^=== ')
+
+crash: ## kill the real program forty times, and spoil what it stands on
+	go test -count 1 -timeout 15m -v ./test/crash
+
+crash-long: ## the same with KILLS kills and FLIPS bits in each kind of file; SEED decides which
+	go test -count 1 -timeout 3h -v -run 'Kills|RandomFlips|Suspended$$' ./test/crash -kills $(KILLS) -flips $(FLIPS) -pause 30s -seed $(or $(SEED),1)
 
 bench: ## benchmarks of intake, round, cache, parser, signatures
 	go test -run '^$$' -bench . -benchmem ./...

@@ -1,0 +1,192 @@
+package crash
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// TestRandomFlips flips a random bit in each kind of file of a log that does
+// not run. The log either refuses to start, or it starts and keeps all
+// promises, or a monitor finds the one object that was spoiled. It never
+// promises anything that is not so.
+func TestRandomFlips(t *testing.T) {
+	t.Parallel()
+	fork(t, false) // the names of objects are known after that
+	for _, c := range []struct {
+		name   string
+		killed bool
+		public bool // a monitor may find it, and then names it
+	}{
+		{name: edge("0")}, {name: edge("data")}, {name: edge("names")}, {name: tilePath("1", 0, 2)},
+		{name: full("0"), public: true}, {name: full("data"), public: true}, {name: full("names"), public: true},
+		{name: "data/issuer/*", public: true},
+		{name: "data/checkpoint"}, {name: "data/log.v3.json"}, {name: "data/_roots.pem"},
+		{name: "seed.bin"}, {name: "lock.db"}, {name: "cache.db"},
+		{name: "data/staging/*", killed: true}, {name: "lock.db", killed: true}, {name: "lock.db-wal", killed: true},
+		{name: "cache.db", killed: true}, {name: "cache.db-wal", killed: true},
+	} {
+		name := c.name
+		if c.killed {
+			name += ", killed"
+		}
+		t.Run(name, func(t *testing.T) {
+			outcomes := map[string]int{}
+			r := newRand(t.Name())
+			for range *flips {
+				s := fork(t, c.killed)
+				found, err := filepath.Glob(s.at(c.name))
+				if err != nil || len(found) == 0 {
+					t.Fatalf("%s: %v", c.name, err)
+				}
+				file, err := filepath.Rel(s.dir, found[r.IntN(len(found))])
+				if err != nil {
+					t.Fatal(err)
+				}
+				bit := r.IntN(8 * len(s.read(t, file)))
+				s.flip(t, file, bit)
+				outcome, err := s.judge(t, strings.TrimPrefix(file, "data/"), c.public)
+				outcomes[outcome]++
+				if err != nil {
+					t.Errorf("%s, bit %d: %v", file, bit, err)
+				}
+			}
+			t.Log(outcomes)
+		})
+	}
+}
+
+// judge starts a log with a spoiled file and uses it.
+func (s *subject) judge(t *testing.T, object string, public bool) (outcome string, err error) {
+	t.Helper()
+	p := s.start(t, how{})
+	defer p.kill()
+	if !p.ready() {
+		if code := p.state.ExitCode(); code != 1 {
+			return "", fmt.Errorf("ended with %v:\n%s", p.state, p.out.text())
+		}
+		lines := strings.Split(strings.TrimSpace(p.out.text()), "\n")
+		t.Log(lines[len(lines)-1])
+		return "refused", nil
+	}
+	s.moves = true // the cache may be what was spoiled
+	s.all(t, p.addr, s.some(60), func(uint64, int) {})
+	outcome = "harmless"
+	if _, halted := p.out.seen(`"msg":"log has halted`); halted {
+		outcome = "halted"
+	} else if s.statuses[http.StatusInternalServerError] > 0 {
+		outcome = "some refused"
+	}
+	for _, fault := range s.submitters.faults {
+		return "", fault
+	}
+	_, err = s.verify(t.Context(), p)
+	if err != nil && public && strings.HasPrefix(err.Error(), object) {
+		return outcome + ", found by a monitor", nil
+	}
+	return outcome, err
+}
+
+// some returns chains to submit: known ones, and as many new ones.
+func (s *submitters) some(n int) []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []uint64
+	for len(list) < n {
+		if n := s.rand.Uint64N(s.next); s.known(n) {
+			list = append(list, n)
+		}
+		list = append(list, s.next)
+		s.next++
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// TestWrongCache has a cache with rows that are not so: the log never takes
+// its word for them (S8).
+func TestWrongCache(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		spoil func(t *testing.T, s *subject)
+	}{
+		{"index", func(t *testing.T, s *subject) {
+			s.sql(t, "cache.db", "UPDATE cache256 SET leaf_index = (leaf_index | 1) - (leaf_index & 1)")
+		}},
+		{"timestamp", func(t *testing.T, s *subject) {
+			s.sql(t, "cache.db", "UPDATE cache256 SET timestamp = timestamp + 1")
+		}},
+		{"of another log", func(t *testing.T, s *subject) {
+			other := newSubject(t, layout{})
+			p := other.serve(t, how{})
+			other.next = 100 // so that the same chains have other places
+			other.fill(t, p, 300)
+			p.stop(t)
+			s.restore(t, other.logDir, "cache.db")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := fork(t, false)
+			c.spoil(t, s)
+			p := s.serve(t, how{})
+			s.moves = true // what another log's cache lacks is logged again
+			var chains []uint64
+			for n := range uint64(150) {
+				chains = append(chains, 100+n)
+			}
+			var refused atomic.Int64
+			s.all(t, p.addr, chains, func(uint64, int) { refused.Add(1) })
+			if c.name != "of another log" && int(refused.Load()) != len(chains) {
+				t.Errorf("%d of %d were refused", refused.Load(), len(chains))
+			}
+			if s.statuses[http.StatusInternalServerError] < 50 {
+				t.Errorf("answers by status: %v", s.statuses)
+			}
+			if n := p.metric(t, "daybook_intake_total", `outcome="contradicted"`); int(n) != s.statuses[http.StatusInternalServerError] {
+				t.Errorf("%v contradictions were counted", n)
+			}
+			t.Log(p.says(t, "contradicts the tree"))
+			s.fill(t, p, 50) // new entries are no problem
+			s.sound(t, p)
+			p.kill()
+			s.remove(t, "cache.db", "cache.db-wal", "cache.db-shm")
+			p = s.serve(t, how{})
+			s.resubmit(t, p.addr, 50)
+			s.sound(t, p)
+		})
+	}
+}
+
+// TestDamagedBundlePublished: once its tree is published, a bundle is good for
+// the cache alone.
+func TestDamagedBundlePublished(t *testing.T) {
+	t.Parallel()
+	s := fork(t, false)
+	s.killAt(t, "new.resolve:after:2")
+	s.flip(t, s.only(t, "data/staging/*"), 2000)
+	p := s.serve(t, how{})
+	t.Log(p.says(t, "is damaged and dropped"))
+	if _, bundles := s.leftovers(t); len(bundles) > 0 {
+		t.Errorf("bundles are left: %v", bundles)
+	}
+	s.moves = true
+	s.resubmit(t, p.addr, 50)
+	t.Logf("%d entries were logged twice", s.sound(t, p))
+}
+
+// TestLostCheckpoint: the published checkpoint can be put back from the lock.
+func TestLostCheckpoint(t *testing.T) {
+	t.Parallel()
+	s := fork(t, false)
+	s.remove(t, "data/checkpoint")
+	if message := s.refuses(t, how{}); !strings.Contains(message, "is this the right storage?") {
+		t.Error(message)
+	}
+	s.write(t, "data/checkpoint", s.column(t, "lock.db", "SELECT body FROM checkpoints"))
+	s.sound(t, s.serve(t, how{}))
+}
