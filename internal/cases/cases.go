@@ -6,7 +6,7 @@ package cases
 
 import (
 	"encoding/pem"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,25 +40,22 @@ func Find(folder ...string) (string, error) {
 	return dir, nil
 }
 
-// moduleRoot returns the outermost folder above the working directory that has a
+// moduleRoot returns the nearest folder above the working directory that has a
 // go.mod.
-func moduleRoot() (root string, err error) {
+func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	for ; ; dir = filepath.Dir(dir) {
+	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			root = dir
+			return dir, nil
 		}
 		if filepath.Dir(dir) == dir {
-			break
+			return "", errors.New("there is no go.mod above the working directory")
 		}
+		dir = filepath.Dir(dir)
 	}
-	if root == "" {
-		return "", fmt.Errorf("there is no go.mod above the working directory")
-	}
-	return root, nil
 }
 
 // ReadPEM returns the certificates of a PEM file in its order, undecoded.
