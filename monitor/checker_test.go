@@ -101,6 +101,9 @@ func TestThorough(t *testing.T) {
 			"tile/0/020 5122: does not hash to hash 20 of tile/1/000: its hash 2 is wrong"}, size},
 		{"level 1", []func(*testing.T, *testLog){flip("tile/1/000", 32*9)}, []string{
 			"tile/1/000 -1: does not hash to hash 0 of tile/2/000.p/1: its hash 9 is wrong"}, size},
+		{"swapped", []func(*testing.T, *testLog){swap("tile/0/003", "tile/0/004")}, []string{
+			"tile/0/003 -1: does not hash to hash 3 of tile/1/000: 256 of its hashes are wrong",
+			"tile/0/004 -1: does not hash to hash 4 of tile/1/000: 256 of its hashes are wrong"}, size},
 		{"level 1 is gone", []func(*testing.T, *testLog){remove("tile/1/000")}, []string{
 			"tile/1/000 -1: not served (404)"}, size},
 		{"level 1 and below", []func(*testing.T, *testLog){flip("tile/1/000", 32*9), flip("tile/0/020", 64)}, []string{
@@ -181,6 +184,30 @@ func TestMend(t *testing.T) {
 		if _, _, ok := mend(stored, derived, func(int) candidate { return candidate{} }, func(list []tlog.Hash) bool { return perfectRoot(list) == root }); ok {
 			t.Fatalf("seed %d: mended what is lost", seed)
 		}
+	}
+}
+
+// TestUnknown: where nothing vouches for a hash, or the tree has no root at an
+// earlier size because it is damaged there, nothing is said about either.
+func TestUnknown(t *testing.T) {
+	l, head := bareLog(t, 600)
+	was := tlog.Tree{N: 300, Hash: l.treeAt(t, 300).Hash}
+	for _, name := range []string{"tile/1/000.p/2", "tile/0/000", "tile/data/000"} {
+		l.remove(t, name)
+	}
+	faults, leaves := faultsOf(t, l, head)
+	if want := []string{"tile/0/000 -1: not served (404)", "tile/1/000.p/2 -1: not served (404), nor is the full tile", "tile/data/000 -1: not served (404)"}; !slices.Equal(faults, want) || leaves != 0 {
+		t.Errorf("%d leaves, faults %v", leaves, faults)
+	}
+	found := 0
+	count := func(*Fault) error { found++; return nil }
+	c, err := NewChecker(t.Context(), l, head, CheckerOptions{Thorough: true}, count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found = 0
+	if err := c.Consistent(t.Context(), checkpoint.TreeHead{Tree: was}, count); err != nil || found != 0 {
+		t.Errorf("%d faults, error %v", found, err)
 	}
 }
 

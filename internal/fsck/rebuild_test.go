@@ -85,6 +85,29 @@ func TestRebuildFinds(t *testing.T) {
 		sql(t, l.cache(), "UPDATE cache256 SET leaf_index = 600, timestamp = ? WHERE key = ?", l.leaves[600].Timestamp, l.key(5))
 		wantFindings(t, rebuild(t, l.rebuildOptions()), []expected{{CacheObject, 5, 1, "a later copy of the one at 5"}})
 	})
+	t.Run("forged tile", func(t *testing.T) {
+		l := copyOf(t, whole)
+		removeFile(t, l.cache())
+		// Hash tile and data tile agree on another entry, which the root does not.
+		leaf := l.leaves[3]
+		leaf.Entry = newMaker(t).entry(t, testSize+1)
+		var data []byte
+		for i, old := range l.leaves[:256] {
+			if i == 3 {
+				old = leaf
+			}
+			data = old.AppendTileLeaf(data)
+		}
+		l.setContent(t, "tile/data/000", data)
+		hashes, hash := l.read(t, "tile/0/000"), leaf.Hash()
+		copy(hashes[3*32:], hash[:])
+		l.write(t, "tile/0/000", hashes)
+		r := rebuild(t, l.rebuildOptions())
+		wantFindings(t, r, []expected{{"tile/0/000", -1, 0, "does not hash to hash 0 of tile/1/000.p/2"}})
+		if r.Added != testSize-256 {
+			t.Errorf("report %+v", r)
+		}
+	})
 	t.Run("damaged tiles", func(t *testing.T) {
 		l := copyOf(t, whole)
 		removeFile(t, l.cache())

@@ -9,6 +9,7 @@ import (
 // and nothing was changed.
 func TestClean(t *testing.T) {
 	l := makeLog(t, t.TempDir())
+	l.write(t, "lost+found/something", nil) // of the file system
 	before := snapshot(t, l.place)
 	o := l.options()
 	o.Signatures = true
