@@ -24,5 +24,12 @@
 // unless [Options.Strict] is set.
 //
 // Left out are the clauses that bind readers (S7, S17, S25, S28, K9, N8, N9)
-// and witnesses (G2, W): a log cannot break them.
+// and witnesses (G2, G7, W): a log cannot break them. So are faults for which
+// the log's storage (A04, E02, E04, F), clock (D11), configuration (H10, H12) or
+// memory (H13) would have to be at hand: the packages themselves are tested for
+// those.
+//
+// Package own starts daybook's own logs and judges them (make conformance);
+// command peer, a module of its own, verifies the SCTs that they gave with
+// another implementation.
 package conformance

@@ -40,6 +40,9 @@ func (r *run) judgeTree(ctx context.Context) {
 	}
 	s.judgeConsistency()
 	s.judgeUpperTiles()
+	if !r.wantsPhase(phaseScan) && !r.wantsPhase(phaseChains) && !r.wantsPhase(phaseCases) && !r.wantsPhase(phaseDuplicates) && !r.wantsPhase(phaseOdd) {
+		return // nothing depends on the entries
+	}
 	s.from = max(0, head.size-r.o.Scan)
 	s.from -= s.from % tileWidth
 	s.readEntries(ctx)
@@ -158,7 +161,7 @@ func (s *scan) judgeTimestamps() {
 // judgeEntries checks each entry by itself: its chain and its precertificate.
 func (s *scan) judgeEntries(ctx context.Context) {
 	parallel(len(s.leaves), func(i int) {
-		if l := s.leaves[i]; l != nil && ctx.Err() == nil {
+		if l := s.leaves[i]; l != nil && ctx.Err() == nil && s.r.wantsPhase(phaseScan) {
 			s.judgeEntry(ctx, s.from+int64(i), l)
 		}
 	})
