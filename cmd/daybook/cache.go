@@ -10,6 +10,8 @@ func newCache() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "Rebuild a dedup cache",
+		Long: `The dedup cache knows what was submitted before. It is not trusted with anything:
+losing it costs duplicate entries. It can be made again from the log's entries.`,
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetOut(cmd.ErrOrStderr())
