@@ -12,7 +12,7 @@ func newCache() *cobra.Command {
 		Short: "Rebuild a dedup cache",
 		Long: `The dedup cache knows what was submitted before. It is not trusted with anything:
 losing it costs duplicate entries. It can be made again from the log's entries.`,
-		Args:  usageArgs(cobra.NoArgs),
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetOut(cmd.ErrOrStderr())
 			if err := cmd.Help(); err != nil {
