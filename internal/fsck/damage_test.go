@@ -147,6 +147,16 @@ func damages() []damageCase {
 		{"checkpoint: flip", flip("checkpoint", 30), []expected{{"checkpoint", -1, 0, ""}}},
 		{"checkpoint: removed", remove("checkpoint"), []expected{{"checkpoint", -1, 0, "is missing"}}},
 		{"checkpoint: truncated", truncate("checkpoint", 100), []expected{{"checkpoint", -1, 0, "malformed note"}}},
+		{"checkpoint: flip in a signature that nobody verifies", func(t *testing.T, l *testLog) {
+			for at := range l.read(t, "checkpoint") {
+				flip("checkpoint", at)(t, l)
+				if head, err := l.signer.Verifier().Verify(l.read(t, "checkpoint")); err == nil && head.Tree == l.edge.Tree() {
+					return
+				}
+				flip("checkpoint", at)(t, l)
+			}
+			t.Fatal("every bit is verified")
+		}, []expected{{"checkpoint", -1, 0, "says what the lock's says, but in other bytes"}}},
 		{"checkpoint: an older one", func(t *testing.T, l *testLog) { l.write(t, "checkpoint", l.heads[4]) }, []expected{
 			{LockObject, -1, 0, "is newer than the published checkpoint: a round was not finished"}}},
 		{"log.v3.json: removed", remove("log.v3.json"), []expected{{"log.v3.json", -1, 0, "is missing"}}},
@@ -160,6 +170,8 @@ func damages() []damageCase {
 		}, []expected{{"_roots.pem", -1, 0, "1 of 1 roots are not well-formed PEM"}}},
 
 		{"lock: older", func(t *testing.T, l *testLog) { l.setLock(t, l.heads[3]) }, []expected{{LockObject, -1, 0, "is older than the published checkpoint: do not start the log"}}},
+		{"lock: older, of the same tree", func(t *testing.T, l *testLog) { l.setLock(t, l.signed(t, l.edge.Tree(), l.time-1)) },
+			[]expected{{LockObject, -1, 0, "is older than the published checkpoint"}}},
 		{"lock: newer", func(t *testing.T, l *testLog) {
 			l.edge = mustAppend(t, l)
 			signed, err := l.signer.SignTreeHead(l.edge.Tree(), l.time+1)

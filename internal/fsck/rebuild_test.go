@@ -7,6 +7,9 @@ import (
 	"os"
 	"testing"
 
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
 	"github.com/daybook-ct/daybook/cache"
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/storage/posix"
@@ -42,17 +45,18 @@ func clean(t *testing.T, l *testLog) {
 // again does nothing.
 func TestRebuild(t *testing.T) {
 	l := makeLog(t, t.TempDir())
-	l.grow(t, l.leaves[5].Entry, l.leaves[300].Entry, l.leaves[5].Entry)
+	twice := newMaker(t).entry(t, testSize)
+	l.grow(t, l.leaves[5].Entry, l.leaves[300].Entry, twice, twice)
 	removeFile(t, l.cache())
 	var last Progress
 	o := l.rebuildOptions()
 	o.Progress = func(p Progress) { last = p }
-	if r := rebuild(t, o); r.Count != 0 || r.Added != testSize || r.Matched != testSize || r.Duplicates != 3 || last.Done != 3 || last.Total != 3 {
+	if r := rebuild(t, o); r.Count != 0 || r.Added != testSize+1 || r.Matched != testSize+1 || r.Duplicates != 3 || last.Done != 3 || last.Total != 3 {
 		t.Errorf("report %+v, progress %+v", r, last)
 	}
 	clean(t, l)
 	before := snapshot(t, l.dir())
-	if r := rebuild(t, o); r.Count != 0 || r.Added != 0 || r.Matched != testSize {
+	if r := rebuild(t, o); r.Count != 0 || r.Added != 0 || r.Matched != testSize+1 {
 		t.Errorf("again: report %+v", r)
 	}
 	sql(t, l.cache(), "DELETE FROM cache256 WHERE leaf_index % 7 = 3")
@@ -158,6 +162,42 @@ func TestRebuildResumes(t *testing.T) {
 	if _, err := os.Stat(o.State); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state is still there: %v", err)
 	}
+}
+
+// TestRebuildNotesWhatIsDurable: as long as a reader keeps what was put from being
+// folded back, nothing is noted, and the next run begins anew.
+func TestRebuildNotesWhatIsDurable(t *testing.T) {
+	l := makeLog(t, t.TempDir())
+	sql(t, l.cache(), "DELETE FROM cache256")
+	reader, err := sqlite.OpenConn(l.cache(), sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlitex.ExecuteScript(reader, "BEGIN; SELECT count(*) FROM cache256;", nil); err != nil {
+		t.Fatal(err)
+	}
+	o := l.rebuildOptions()
+	o.State = l.place + "/state.json"
+	ctx, cancel := context.WithCancel(t.Context())
+	o.Progress = func(p Progress) {
+		if p.Done == 2 {
+			cancel()
+		}
+	}
+	if _, err := Rebuild(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(o.State); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a state was noted, %v", err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Progress = nil
+	if r := rebuild(t, o); r.Resumed || r.Added != 88 || r.Entries != testSize {
+		t.Errorf("report %+v", r)
+	}
+	clean(t, l)
 }
 
 // TestRebuildBesideLog: with a cache that is open elsewhere it takes turns; a

@@ -12,12 +12,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/daybook-ct/daybook/cache"
 	"github.com/daybook-ct/daybook/monitor"
 	"github.com/daybook-ct/daybook/readpath"
 	"github.com/daybook-ct/daybook/sequencer"
+	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/storage/posix"
 	"github.com/daybook-ct/daybook/storage/sqlitelock"
 	"github.com/daybook-ct/daybook/tlog"
@@ -198,6 +200,83 @@ func TestRunning(t *testing.T) {
 	}
 	stop()
 	running.Wait()
+}
+
+// TestSoon: what a round in progress is about to do is waited for: to publish what
+// is in the lock, to remember an entry, to remove its bundle and temporary files.
+func TestSoon(t *testing.T) {
+	l := makeLog(t, t.TempDir())
+	row := l.leaves[testSize-1]
+	l.setLock(t, l.signed(t, l.edge.Tree(), l.time+100))
+	sql(t, l.cache(), "DELETE FROM cache256 WHERE leaf_index = ?", row.Index)
+	bundle := fmt.Sprintf("staging/700-%064x", 1)
+	l.write(t, bundle, nil)
+	l.write(t, ".tmp-X", nil)
+	o := l.options()
+	wantFindings(t, check(t, o), []expected{{LockObject, -1, 0, "is newer than the published"}, {CacheObject, row.Index, 1, "has no row"},
+		{bundle, -1, 0, "staging bundle"}, {".tmp-X", -1, 0, "temporary file"}})
+	o.Grace = time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan *Report, 1)
+		go func() {
+			r, err := Run(t.Context(), o)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- r
+		}()
+		time.Sleep(time.Second)
+		l.write(t, "checkpoint", l.signed(t, l.edge.Tree(), l.time+200)) // one after that in the lock
+		time.Sleep(time.Second)
+		l.withCache(t, func(db *cache.DB) {
+			if err := db.Put(t.Context(), []storage.Record{{Key: row.Entry.Key(), Position: row.Position}}); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Second)
+		l.remove(t, bundle)
+		l.remove(t, ".tmp-X")
+		if r := <-done; r != nil && (r.Count != 0 || r.Matched != testSize || r.Took < 3*time.Second || r.Took > 4*time.Second) {
+			t.Errorf("report %+v", r)
+		}
+	})
+}
+
+// TestWAL: what a log that was killed has left in the WAL of its databases counts.
+func TestWAL(t *testing.T) {
+	l := makeLog(t, t.TempDir())
+	removeFile(t, l.cache())
+	db, err := cache.Open(l.cache(), cache.Options{Create: true, PageCache: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []storage.Record
+	for _, leaf := range l.leaves {
+		records = append(records, storage.Record{Key: leaf.Entry.Key(), Position: leaf.Position})
+	}
+	if err := db.Put(t.Context(), records); err != nil {
+		t.Fatal(err)
+	}
+	killed := copyOf(t, l)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, without := range []string{"", "-shm"} {
+		if without != "" {
+			removeFile(t, killed.cache()+without)
+		}
+		before := snapshot(t, killed.place)
+		if r := check(t, killed.options()); r.Count != 0 || r.Matched != testSize {
+			t.Errorf("without %q: report %+v", without, r)
+		}
+		for path, b := range snapshot(t, killed.place) {
+			if before[path] != b && path != killed.cache()+"-shm" {
+				t.Errorf("without %q: %s was changed", without, path)
+			}
+		}
+	}
+	removeFile(t, killed.cache()+"-wal")
+	wantFindings(t, check(t, killed.options()), []expected{{CacheObject, -1, 0, "it is of something else"}})
 }
 
 // TestURL: what can be seen from outside is found from outside.

@@ -275,25 +275,30 @@ func (r *run) tell(err error) error {
 
 // heads reads the published checkpoint and the lock's, compares them, and
 // chooses the tree that is checked: the published one, if it can be verified.
+//
+// A log that runs may be between commit and publish. So the lock's may be newer,
+// if it is, or a later one, is published soon after; but what was published
+// before the lock was read cannot be newer.
 func (r *run) heads(ctx context.Context) error {
+	public, err := r.published(ctx)
+	if err != nil {
+		return err
+	}
 	lock := registered{err: errNoLock}
-	until := r.start.Add(r.o.Grace)
-	for {
-		public, err := r.published(ctx)
-		if err != nil {
-			return err
-		}
-		if r.o.Lock != "" {
-			lock = r.locked()
-		}
-		if r.settled(public, lock) || time.Now().After(until) {
-			return r.judge(public, lock)
-		}
-		// The log may be between commit and publish.
+	if r.o.Lock != "" {
+		lock = r.locked()
+	}
+	passed := false // the log has published what was in the lock, and gone on
+	for public.ok() && lock.ok() && lock.newer(public) && !passed && time.Since(r.start) < r.o.Grace {
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
+		if public, err = r.published(ctx); err != nil {
+			return err
+		}
+		passed = public.ok() && public.newer(lock)
 	}
+	return r.judge(public, lock, passed)
 }
 
 // registered is a checkpoint as it was read.
@@ -305,6 +310,9 @@ type registered struct {
 }
 
 func (c *registered) ok() bool { return c.fault == nil && c.err == nil }
+
+// newer tells whether c was signed after d.
+func (c *registered) newer(d registered) bool { return c.head.Timestamp > d.head.Timestamp }
 
 var errNoLock = errors.New("no lock was given")
 
@@ -331,13 +339,8 @@ func (r *run) locked() (c registered) {
 	return c
 }
 
-// settled tells whether waiting could not change the judgement.
-func (r *run) settled(public, lock registered) bool {
-	return r.o.Lock == "" || !public.ok() || !lock.ok() || string(public.signed) == string(lock.signed)
-}
-
 // judge tells what is wrong with the two checkpoints.
-func (r *run) judge(public, lock registered) error {
+func (r *run) judge(public, lock registered, passed bool) error {
 	if lock.err != nil && !errors.Is(lock.err, errNoLock) {
 		return fmt.Errorf("reading the lock: %w", lock.err)
 	}
@@ -356,7 +359,7 @@ func (r *run) judge(public, lock registered) error {
 	}
 	r.report.Tree, r.report.Timestamp = r.head.Tree, r.head.Timestamp
 	r.report.Locked = lock.ok()
-	if !public.ok() || !lock.ok() || string(public.signed) == string(lock.signed) {
+	if !public.ok() || !lock.ok() || passed || string(public.signed) == string(lock.signed) {
 		return nil
 	}
 	say := func(what string) error {
@@ -365,6 +368,8 @@ func (r *run) judge(public, lock registered) error {
 	}
 	p, l := public.head, lock.head
 	switch {
+	case p == l:
+		return r.found.fault(damagef("checkpoint", "says what the lock's says, but in other bytes: one of the two was changed in a part that nobody verifies"))
 	case p.Tree.N == l.Tree.N && p.Tree.Hash != l.Tree.Hash:
 		return say("holds another tree of the same size than the published one: the log has forked, do not start it")
 	case p.Tree.N > l.Tree.N || p.Timestamp > l.Timestamp:
