@@ -173,8 +173,10 @@ func TestRebuildNotesWhatIsDurable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sqlitex.ExecuteScript(reader, "BEGIN; SELECT count(*) FROM cache256;", nil); err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{"BEGIN", "SELECT count(*) FROM cache256"} {
+		if err := sqlitex.ExecuteTransient(reader, statement, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	o := l.rebuildOptions()
 	o.State = l.place + "/state.json"
