@@ -69,8 +69,6 @@ func (s *subject) judge(t *testing.T, object string, public bool) (outcome strin
 		if code := p.state.ExitCode(); code != 1 {
 			return "", fmt.Errorf("ended with %v:\n%s", p.state, p.out.text())
 		}
-		lines := strings.Split(strings.TrimSpace(p.out.text()), "\n")
-		t.Log(lines[len(lines)-1])
 		return "refused", nil
 	}
 	s.moves = true // the cache may be what was spoiled
