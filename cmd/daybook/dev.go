@@ -79,9 +79,9 @@ and metrics. The file is removed at the end. Log lines go to standard error.
 SIGTERM and SIGINT end the log in order, with exit code 0.
 
 A log keeps its origin for good. That of a new one is made up if none is given.`,
-		Example: `  daybook dev --dir /tmp/log
-  daybook load --dev /tmp/log --count 10000
-  daybook verify "$(jq -r .monitoring_prefix /tmp/log/dev.json)"`,
+		Example: `  daybook dev --dir log
+  daybook load --dev log --count 10000
+  daybook verify "$(jq -r .monitoring_prefix log/dev.json)"`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.dir == "" {
