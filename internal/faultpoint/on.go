@@ -129,6 +129,7 @@ func hit(name string, after bool) error {
 			select {} // the signal may take a moment
 		case "stop":
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			time.Sleep(100 * time.Millisecond) // by then every thread has stopped
 		default:
 			return errorsByName[f.action]
 		}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // onSmallDisk returns a log with one part, a folder of its directory, on a
@@ -30,14 +32,15 @@ func TestDiskFull(t *testing.T) {
 		p := s.serve(t, how{})
 		s.under(t, p, 10, func() {
 			s.grows(t, p, 50)
-			free := fillUp(t, disk, 1<<20)
+			full := fillUp(t, disk, 1<<20)
 			t.Log(p.says(t, "storage is low: entries are refused"))
+			s.answers(t, http.StatusServiceUnavailable)
 			s.refused(t, p, http.StatusServiceUnavailable)
 			before := s.head(t, p).Timestamp
 			for s.head(t, p).Timestamp <= before+200 { // checkpoints go on
 			}
 			p.healthy(t)
-			free()
+			full.free(t)
 			s.grows(t, p, 50)
 		})
 		if _, failed := p.out.seen("no space left on device"); failed {
@@ -50,9 +53,9 @@ func TestDiskFull(t *testing.T) {
 		p := s.serve(t, how{})
 		s.under(t, p, 10, func() {
 			s.grows(t, p, 50)
-			free := fillUp(t, disk, 0)
+			full := fillUp(t, disk, 0)
 			t.Log(p.says(t, "no space left on device"))
-			free()
+			full.free(t)
 			s.grows(t, p, 50)
 		})
 		p.healthy(t)
@@ -61,13 +64,15 @@ func TestDiskFull(t *testing.T) {
 	t.Run("storage", func(t *testing.T) {
 		s, disk := onSmallDisk(t, "data", layout{})
 		p := s.serve(t, how{})
-		var free func()
+		var full filler
 		s.under(t, p, 10, func() {
 			s.grows(t, p, 50)
-			free = fillUp(t, disk, 0)
+			full = fillUp(t, disk, 0)
 			t.Log(p.says(t, "no space left on device"))
 		})
-		// A round with entries is refused before its commit, one without is not.
+		// A round with entries is refused before its commit; one without goes
+		// on as long as there is room for a checkpoint.
+		full.keepFull(t, p)
 		cause := p.halts(t)
 		if !strings.Contains(cause, "no space left on device") {
 			t.Error(cause)
@@ -81,7 +86,7 @@ func TestDiskFull(t *testing.T) {
 			t.Error(message)
 		}
 		t.Log(message)
-		free()
+		full.free(t)
 		p = s.serve(t, how{})
 		s.resubmit(t, p.addr, 50)
 		s.sound(t, p)
@@ -89,18 +94,26 @@ func TestDiskFull(t *testing.T) {
 	t.Run("lock", func(t *testing.T) {
 		s, disk := onSmallDisk(t, "locks", layout{lock: "locks/lock.db"})
 		p := s.serve(t, how{})
-		var free func()
+		var full filler
 		s.under(t, p, 10, func() {
-			s.grows(t, p, 50)
-			free = fillUp(t, disk, 0)
+			s.grows(t, p, 20)
+			full = fillUp(t, disk, 0)
+			// Once its WAL is as large as it gets, it needs no more room.
+			for enough := s.count() + 1000; s.count() < enough; time.Sleep(5 * time.Millisecond) {
+				if _, halted := p.out.seen(`"msg":"log has halted`); halted {
+					break
+				}
+			}
+		})
+		if _, halted := p.out.seen(`"msg":"log has halted`); halted {
 			cause := p.halts(t)
-			if !strings.Contains(cause, "commit: ") {
+			if !strings.Contains(cause, "the outcome of the lock swap is unknown") {
 				t.Error(cause)
 			}
 			t.Log(cause)
-		})
+		}
 		p.kill()
-		free()
+		full.free(t)
 		p = s.serve(t, how{})
 		s.resubmit(t, p.addr, 50)
 		s.sound(t, p)
@@ -110,11 +123,11 @@ func TestDiskFull(t *testing.T) {
 		p := s.serve(t, how{})
 		s.under(t, p, 10, func() {
 			s.grows(t, p, 50)
-			free := fillUp(t, disk, 0)
+			full := fillUp(t, disk, 0)
 			t.Log(p.says(t, "dedup cache put failed"))
 			s.grows(t, p, 50) // the log goes on, and memory answers for the cache
 			s.submitters.failed(t)
-			free()
+			full.free(t)
 			s.grows(t, p, 50)
 		})
 		p.healthy(t)
@@ -187,34 +200,55 @@ func mounted(t *testing.T, path, size string) {
 	})
 }
 
-// fillUp fills the file system of a directory, but for so many bytes. The
-// returned function makes room again.
-func fillUp(t *testing.T, dir string, leave int64) (free func()) {
+// filler is a file that takes the room of a file system.
+type filler struct{ f *os.File }
+
+// fillUp fills the file system of a directory, but for so many bytes.
+func fillUp(t *testing.T, dir string, leave int64) filler {
 	t.Helper()
-	name := dir + "/filler"
-	f, err := os.Create(name)
+	f, err := os.Create(filepath.Join(dir, "filler"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = f.Close() })
 	block := make([]byte, 4096)
-	var size int64
-	for ; err == nil; size += int64(len(block)) {
+	for err == nil {
+		var st syscall.Statfs_t
+		if err := syscall.Statfs(dir, &st); err != nil {
+			t.Fatal(err)
+		}
+		if leave > 0 && int64(st.Bavail)*int64(st.Bsize) <= leave {
+			return filler{f}
+		}
 		_, err = f.Write(block)
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
-	if leave > 0 {
-		err = f.Truncate(size - leave)
-	} else {
-		err = nil
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := os.Remove(name); err != nil {
+	return filler{f}
+}
+
+// keepFull takes the room that is left by others, until the log halts.
+func (f filler) keepFull(t *testing.T, p *process) {
+	t.Helper()
+	block := make([]byte, 4096)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if _, halted := p.out.seen(`"msg":"log has halted`); halted {
+			return
+		}
+		if _, err := f.f.Write(block); err != nil && !errors.Is(err, syscall.ENOSPC) {
 			t.Fatal(err)
 		}
+	}
+}
+
+// free makes room again.
+func (f filler) free(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(f.f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.f.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -36,6 +36,20 @@ func (s *subject) grows(t *testing.T, p *process, count int) {
 	}
 }
 
+// answers waits until some submission is answered with this status.
+func (s *subject) answers(t *testing.T, status int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		s.submitters.mu.Lock()
+		n := s.statuses[status]
+		s.submitters.mu.Unlock()
+		if n > 0 {
+			return
+		}
+	}
+	t.Fatalf("no submission is answered with %d", status)
+}
+
 // TestSuspended stops a process for a while, as a virtual machine that is
 // paused is. Submitters wait, and nothing else happens.
 func TestSuspended(t *testing.T) {

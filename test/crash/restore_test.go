@@ -17,6 +17,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // aged returns a log that has grown since a copy of it was made.
@@ -213,6 +216,29 @@ func TestTwoProcessesOneLock(t *testing.T) {
 	t.Log(message)
 	winner.fill(t, w, 20)
 	winner.sound(t, w)
+}
+
+// TestLockHeld: a process that was suspended in the middle of its commit keeps
+// others from the lock, so from starting.
+func TestLockHeld(t *testing.T) {
+	t.Parallel()
+	s := fork(t, false)
+	c, err := sqlite.OpenConn(s.at("lock.db"), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlitex.ExecuteTransient(c, "BEGIN IMMEDIATE", nil); err != nil {
+		t.Fatal(err)
+	}
+	message := s.refuses(t, how{})
+	if !strings.Contains(message, "it cannot be written to: sqlite: step: database is locked") {
+		t.Error(message)
+	}
+	t.Log(message)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.sound(t, s.serve(t, how{}))
 }
 
 // saying returns a channel that is closed when the process says this text. It
