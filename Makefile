@@ -37,8 +37,9 @@ lint: ## gofmt, vet, staticcheck, errcheck, go mod tidy
 	go mod tidy -diff
 	cd cert/difftest && go mod tidy -diff && go vet ./...
 
-unit: ## all tests, with the race detector
-	go test -race -timeout 15m ./...
+unit: ## all tests, with the race detector; of test/crash the kills (make crash has the rest)
+	go test -race -timeout 15m $$(go list ./... | grep -v /test/crash)
+	go test -timeout 10m -run 'TestKills' ./test/crash
 
 difftest: ## the certificate parser against certificate-transparency-go's
 	cd cert/difftest && go test ./...
