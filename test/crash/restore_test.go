@@ -129,12 +129,12 @@ func public(t *testing.T, name, dir string) (env []string) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
-		w.WriteHeader(http.StatusOK)
-		c, _, err := http.NewResponseController(w).Hijack()
+		c, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
-		go func() { _, _ = io.Copy(behind, c); _ = behind.Close() }() // until either has enough
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
+		go func() { _, _ = io.Copy(behind, buffered); _ = behind.Close() }() // until either has enough
 		_, _ = io.Copy(c, behind)
 		_ = c.Close()
 	}))
