@@ -48,6 +48,7 @@ conformance: build ## hold logs of our own to the specifications, clause by clau
 	go run ./test/conformance/run -daybook bin/daybook -check-admission docs/admission.md -dump bin/scts.json $(if $(QUICK),-quick)
 	cd test/conformance/peer && go vet ./... && go run . ../../../bin/scts.json
 
+sim: SHELL = /bin/bash -o pipefail
 sim: ## simulate logs with faults and crashes for SEEDS seeds, or replay SEED
 	go test -run '^TestSimulation$$' -v -timeout 60m ./sequencer $(if $(SEED),-sim.seed $(SEED),-sim.seeds $(SEEDS)) $(if $(SEED),,| grep -v '^ *--- PASS\|^=== ')
 
