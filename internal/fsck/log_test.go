@@ -212,7 +212,12 @@ func (l *testLog) write(t testing.TB, name string, data []byte) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
+	// Others may be reading, so the file is replaced whole, as a store does it.
+	whole := l.dir() + ".whole"
+	if err := os.WriteFile(whole, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(whole, path); err != nil {
 		t.Fatal(err)
 	}
 }

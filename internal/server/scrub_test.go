@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/daybook-ct/daybook/internal/durable"
 	"github.com/daybook-ct/daybook/tlog"
 )
 
@@ -28,7 +29,8 @@ func TestScrub(t *testing.T) {
 		t.Fatal(err)
 	}
 	b[40] ^= 1
-	if err := os.WriteFile(path, b, 0o644); err != nil {
+	// The scrub is reading: it must see all of the damaged tile, or none.
+	if err := durable.WriteFile(path, b, durable.Replace, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the damage is told", func() bool {
