@@ -23,8 +23,8 @@ type Edge struct {
 	// hashes[l] holds the hashes of the partial tile at level l: (size >> 8l)
 	// mod 256 of them. Hashes of full tiles stand in the level above.
 	hashes [maxLevel + 1][]Hash
-	data   []byte // TileLeaf structures of the partial data tile
-	names  []byte // lines of the partial names tile
+	data   buffer // TileLeaf structures of the partial data tile
+	names  buffer // lines of the partial names tile
 	// Compressed forms of data and names, as the last partial tiles hold them;
 	// empty after loading.
 	dataStream, namesStream stream
@@ -112,20 +112,25 @@ func (e *Edge) loadLeaves(read func(Tile) ([]byte, error), names func(*Entry) []
 	if last.W == TileWidth {
 		return nil
 	}
-	e.data = data
+	e.data = newBuffer(data)
 	namesTile := Tile{L: NamesLevel, N: last.N, W: last.W}
-	switch e.names, err = read(namesTile); {
+	lines, err := read(namesTile)
+	switch {
 	case errors.Is(err, ErrNoTile):
+		lines = nil
 		for _, l := range leaves {
 			named := *l.Entry
 			named.names = names(l.Entry)
-			e.names = Leaf{&named, l.Position}.AppendNamesLine(e.names)
+			lines = Leaf{&named, l.Position}.AppendNamesLine(lines)
 		}
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", namesTile.Path(), err)
 	default:
-		return checkNames(namesTile, e.names, leaves)
+		if err := checkNames(namesTile, lines, leaves); err != nil {
+			return err
+		}
 	}
+	e.names = newBuffer(lines)
 	return nil
 }
 
@@ -186,34 +191,37 @@ func (e *Edge) Tree() Tree { return e.tree }
 // Append grows the tree by leaves, whose indexes must continue it. Neither the
 // edge nor the leaves are changed. With no leaves the growth has no objects.
 func (e *Edge) Append(leaves []Leaf) (*Edge, *Growth, error) {
-	n := &Edge{tree: e.tree, data: grown(e.data, leaves), names: append([]byte(nil), e.names...),
-		dataStream: e.dataStream, namesStream: e.namesStream}
-	for l := range e.hashes {
-		n.hashes[l] = append([]Hash(nil), e.hashes[l]...)
-	}
 	if e.tree.N+int64(len(leaves)) > maxLeafIndex {
 		return nil, nil, fmt.Errorf("tree of %d leaves has no room for %d more", e.tree.N, len(leaves))
 	}
+	n := &Edge{tree: e.tree, dataStream: e.dataStream, namesStream: e.namesStream}
+	for l := range e.hashes {
+		n.hashes[l] = append([]Hash(nil), e.hashes[l]...)
+	}
+	size := tileSize(leaves, int(e.tree.N%TileWidth))
+	data, dataShared := e.data.extended(size)
+	names, namesShared := e.names.extended(min(len(leaves), TileWidth) * namesLineSize)
 	var leafTiles, hashTiles []Object
 	hasher := sha256.New()
 	for _, leaf := range leaves {
 		if leaf.Index != n.tree.N {
 			return nil, nil, fmt.Errorf("leaf with index %d cannot follow %d leaves", leaf.Index, n.tree.N)
 		}
-		start := len(n.data)
-		n.data = leaf.AppendTileLeaf(n.data)
-		n.names = leaf.AppendNamesLine(n.names)
-		n.hashes[0] = append(n.hashes[0], hashTileLeaf(hasher, leaf.Entry, n.data[start:]))
+		start := len(data)
+		data = leaf.AppendTileLeaf(data)
+		names = leaf.AppendNamesLine(names)
+		n.hashes[0] = append(n.hashes[0], hashTileLeaf(hasher, leaf.Entry, data[start:]))
 		n.tree.N++
 		if n.tree.N%TileWidth == 0 {
 			leafTiles = append(leafTiles,
-				Object{Name: Tile{L: DataLevel, N: n.tree.N/TileWidth - 1, W: TileWidth}.Path(), Data: Compress(n.data)},
-				Object{Name: Tile{L: NamesLevel, N: n.tree.N/TileWidth - 1, W: TileWidth}.Path(), Data: Compress(n.names)})
-			// Nothing refers to these buffers, so the next tile may have them.
-			n.data, n.names, n.dataStream, n.namesStream = n.data[:0], n.names[:0], stream{}, stream{}
+				Object{Name: Tile{L: DataLevel, N: n.tree.N/TileWidth - 1, W: TileWidth}.Path(), Data: Compress(data)},
+				Object{Name: Tile{L: NamesLevel, N: n.tree.N/TileWidth - 1, W: TileWidth}.Path(), Data: Compress(names)})
+			data, names = next(data, dataShared, size), next(names, namesShared, 0)
+			dataShared, namesShared, n.dataStream, n.namesStream = false, false, stream{}, stream{}
 			hashTiles = n.closeHashTiles(hashTiles, e)
 		}
 	}
+	n.data, n.names = newBuffer(data), newBuffer(names)
 	for _, t := range HashTiles(n.tree.N) {
 		if changed := n.tree.N>>(TileHeight*t.L) != e.tree.N>>(TileHeight*t.L); !changed {
 			continue
@@ -234,13 +242,13 @@ func (e *Edge) openTiles(t Tile, before *Edge) []Object {
 		*open = open.extended(content)
 		o := Object{Name: Tile{L: level, N: t.N, W: t.W}.Path(), Data: open.gzip()}
 		if w := before.tree.N % TileWidth; old.size > 0 && before.tree.N/TileWidth == t.N && w > 0 {
-			o.Base, o.Prefix = Tile{L: level, N: t.N, W: int(w)}.Path(), len(gzipHeader)+len(old.blocks)
+			o.Base, o.Prefix = Tile{L: level, N: t.N, W: int(w)}.Path(), len(gzipHeader)+len(old.blocks.b)
 		}
 		return o
 	}
 	return []Object{
-		tile(DataLevel, &e.dataStream, before.dataStream, e.data),
-		tile(NamesLevel, &e.namesStream, before.namesStream, e.names),
+		tile(DataLevel, &e.dataStream, before.dataStream, e.data.b),
+		tile(NamesLevel, &e.namesStream, before.namesStream, e.names.b),
 	}
 }
 
@@ -374,14 +382,27 @@ func encodeHashTile(hashes []Hash) []byte {
 	return b
 }
 
-// grown copies the open data tile, with room for what leaves add to it.
-func grown(data []byte, leaves []Leaf) []byte {
-	size, largest := len(data), 0
+// namesLineSize is about what a line of a names tile takes; more costs a copy.
+const namesLineSize = 256
+
+// tileSize returns how many bytes the leaves add to the data tile that is open
+// now, which has width entries, or to the largest of the tiles that follow it.
+func tileSize(leaves []Leaf, width int) int {
+	size, largest := 0, 0
 	for i, l := range leaves {
 		size += l.Entry.Size()
-		if largest = max(largest, size); (i+1)%TileWidth == 0 {
+		if largest = max(largest, size); (width+i+1)%TileWidth == 0 {
 			size = 0
 		}
 	}
-	return append(make([]byte, 0, max(largest, len(data))), data...)
+	return largest
+}
+
+// next returns an empty array for the tile that follows the one in array: the
+// same, unless an edge looks at it.
+func next(array []byte, shared bool, size int) []byte {
+	if shared {
+		return make([]byte, 0, size)
+	}
+	return array[:0]
 }

@@ -343,6 +343,60 @@ func TestAppendIsDeterministic(t *testing.T) {
 	}
 }
 
+// TestAppendBranches: edges that continue one edge, as after a round that failed,
+// do not disturb it or each other, wherever their tiles share memory.
+func TestAppendBranches(t *testing.T) {
+	for _, start := range []int64{0, 1, 100, 250, 255, 256, 300} {
+		edge, _ := grownTo(t, start)
+		var branches []*branch
+		for i := range 3 {
+			branches = append(branches, &branch{edge: edge, store: stored{}, other: int64(i) << 32})
+		}
+		for _, n := range []int64{1, 3, 20, 5, 230, 300, 2} {
+			for _, b := range branches {
+				b.grow(t, n)
+			}
+			// One that is dropped, as its round failed.
+			(&branch{edge: branches[0].edge, store: stored{}, other: 9 << 32}).grow(t, n)
+		}
+		for i, b := range branches {
+			alone := &branch{edge: edge, store: stored{}, other: b.other}
+			alone.grow(t, b.edge.Tree().N-start)
+			if alone.edge.Tree() != b.edge.Tree() {
+				t.Errorf("from %d: branch %d ends in another tree than its leaves alone make", start, i)
+			}
+			for name, want := range alone.store {
+				if !bytes.Equal(b.store[name], want) {
+					t.Errorf("from %d: branch %d has another %s", start, i, name)
+				}
+			}
+		}
+	}
+}
+
+// branch is an edge that grows by leaves of its own.
+type branch struct {
+	edge  *Edge
+	store stored
+	other int64 // tells its leaves from those of other branches
+}
+
+func (b *branch) grow(t *testing.T, n int64) {
+	t.Helper()
+	var leaves []Leaf
+	for i := b.edge.Tree().N; int64(len(leaves)) < n; i++ {
+		l := testLeaf(t, i+b.other)
+		l.Index = i
+		leaves = append(leaves, l)
+	}
+	edge, growth, err := b.edge.Append(leaves)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.edge = edge
+	b.store.apply(t, growth)
+}
+
 // TestAppendNothing: an empty round writes no objects.
 func TestAppendNothing(t *testing.T) {
 	edge, _ := grownTo(t, 10)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"sync"
 
 	"github.com/klauspost/compress/flate"
 )
@@ -35,7 +34,7 @@ const gzipTrailerSize = 2 + 4 + 4
 // stream is the compressed form of an open data or names tile, which grows by
 // what a round adds: deflate blocks without a last one. It is immutable.
 type stream struct {
-	blocks []byte
+	blocks buffer
 	size   int    // bytes of content that the blocks stand for
 	crc    uint32 // of that content
 }
@@ -48,8 +47,9 @@ func (s stream) extended(content []byte) stream {
 		return s
 	}
 	dict := content[max(0, s.size-dictSize):s.size]
+	blocks, _ := s.blocks.extended(len(added)/2 + 64)
 	return stream{
-		blocks: deflate(append(make([]byte, 0, len(s.blocks)+len(added)/2+64), s.blocks...), added, dict, partialLevel),
+		blocks: newBuffer(deflate(blocks, added, dict, partialLevel)),
 		size:   len(content),
 		crc:    crc32.Update(s.crc, crc32.IEEETable, added),
 	}
@@ -57,9 +57,9 @@ func (s stream) extended(content []byte) stream {
 
 // gzip returns the stream as one complete gzip member.
 func (s stream) gzip() []byte {
-	b := make([]byte, 0, len(gzipHeader)+len(s.blocks)+gzipTrailerSize)
+	b := make([]byte, 0, len(gzipHeader)+len(s.blocks.b)+gzipTrailerSize)
 	b = append(b, gzipHeader...)
-	b = append(b, s.blocks...)
+	b = append(b, s.blocks.b...)
 	b = append(b, 3, 0) // a last block, empty
 	b = binary.LittleEndian.AppendUint32(b, s.crc)
 	return binary.LittleEndian.AppendUint32(b, uint32(s.size))
@@ -69,35 +69,54 @@ func (s stream) gzip() []byte {
 // input gives the same bytes.
 func Compress(b []byte) []byte {
 	s := stream{size: len(b), crc: crc32.ChecksumIEEE(b)}
-	s.blocks = deflate(make([]byte, 0, len(b)/3+64), b, nil, fullLevel)
+	s.blocks.b = deflate(make([]byte, 0, len(b)/3+64), b, nil, fullLevel)
 	return s.gzip()
 }
 
-// deflaters holds a pool per level.
-var deflaters = map[int]*sync.Pool{partialLevel: newDeflaters(partialLevel), fullLevel: newDeflaters(fullLevel)}
+// idleDeflaters bounds the compressors of one level that are kept, at 0.4 MB
+// (partialLevel) or 1.3 MB each. A log needs one at a time.
+const idleDeflaters = 2
 
-func newDeflaters(level int) *sync.Pool {
-	return &sync.Pool{New: func() any {
-		w, err := flate.NewWriter(nil, level)
-		if err != nil {
-			panic(err) // the level is a constant
-		}
+// deflaters holds idle compressors by level. Unlike a sync.Pool, which the
+// garbage collector empties, it does not make each round pay for new ones.
+var deflaters = map[int]chan *flate.Writer{
+	partialLevel: make(chan *flate.Writer, idleDeflaters),
+	fullLevel:    make(chan *flate.Writer, idleDeflaters),
+}
+
+func newDeflater(level int) *flate.Writer {
+	select {
+	case w := <-deflaters[level]:
 		return w
-	}}
+	default:
+	}
+	w, err := flate.NewWriter(nil, level)
+	if err != nil {
+		panic(err) // the level is a constant
+	}
+	return w
+}
+
+func keepDeflater(w *flate.Writer, level int) {
+	select {
+	case deflaters[level] <- w:
+	default:
+	}
 }
 
 // deflate appends the deflate blocks of content, none of them the last, which
 // may refer back to dict. It ends at a byte boundary.
 func deflate(dst, content, dict []byte, level int) []byte {
-	pool := deflaters[level]
-	w := pool.Get().(*flate.Writer)
-	defer pool.Put(w)
+	w := newDeflater(level)
+	defer keepDeflater(w, level)
 	buf := bytes.NewBuffer(dst)
 	w.ResetDict(buf, dict) // plain Reset would keep the last dictionary
 	// Writes to a bytes.Buffer do not fail.
 	_, _ = w.Write(content)
 	_ = w.Flush()
-	return buf.Bytes()
+	dst = buf.Bytes()
+	w.ResetDict(io.Discard, nil) // let go of buf
+	return dst
 }
 
 // ErrTooLarge is returned by Decompress for content over the limit.
