@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/tlog"
@@ -29,6 +32,19 @@ var errBundle = errors.New("malformed staging bundle")
 
 // bundleName identifies the tree that the bundle leads to.
 func bundleName(t tlog.Tree) string { return fmt.Sprintf("staging/%d-%x", t.N, t.Hash[:]) }
+
+// bundleTree undoes bundleName.
+func bundleTree(name string) (t tlog.Tree, ok bool) {
+	size, hash, _ := strings.Cut(strings.TrimPrefix(name, "staging/"), "-")
+	var err error
+	if t.N, err = strconv.ParseInt(size, 10, 64); err != nil {
+		return tlog.Tree{}, false
+	}
+	if b, err := hex.DecodeString(hash); err != nil || copy(t.Hash[:], b) != len(t.Hash) {
+		return tlog.Tree{}, false
+	}
+	return t, bundleName(t) == name
+}
 
 func encodeBundle(objects []storage.Object) []byte {
 	size := len(bundleMagic) + sha256.Size

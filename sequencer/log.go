@@ -27,6 +27,12 @@ type Config struct {
 	// submitter gets answers for; 0 is no limit. Up to ten seconds' worth may
 	// come at once.
 	DuplicateRate float64
+	// RememberEvery is how long the keys of published rounds may wait for their
+	// cache put, so that the rounds of that time share one; 0 is a put with every
+	// round. Until then memory answers for them (S6), and the staging bundles
+	// of those rounds stay, from which a new process learns them. A drain leaves
+	// nothing waiting. Optional.
+	RememberEvery time.Duration
 	// Sunset is when the log became or becomes read-only; zero is never.
 	// Optional.
 	Sunset time.Time
@@ -88,8 +94,8 @@ type Log struct {
 	limiter   *limiter // guarded by turnstile
 
 	// pool takes admissions; inFlight is the closed pool of the round under
-	// way, until its keys are in the cache; unremembered holds the keys of
-	// earlier rounds whose cache put failed. Together with the cache they
+	// way, until its tickets are resolved; unremembered holds the keys of published
+	// rounds until they are in the cache. Together with the cache they
 	// answer for every key that was ever admitted and not refused (S6). All
 	// are guarded by turnstile. The open pool changes only with poolMu held as
 	// well, so that Preflight can look at it while the turnstile is busy; poolMu
@@ -107,7 +113,11 @@ type Log struct {
 	head      []byte
 	timestamp int64                         // of head
 	stored    map[tlog.Fingerprint]struct{} // issuers known to be in the store
-	leftover  []string                      // bundles whose discard failed
+	leftover  []string                      // bundles of rounds that failed, or whose discard failed
+	// toRemember holds the same keys as unremembered, in the order of the tree.
+	toRemember []storage.Record
+	waiting    time.Time // since when the first of them waits, by the monotonic clock
+	bundles    []bundle  // of published rounds, oldest first, until their keys are in the cache
 	// putFailures counts the cache puts that failed in a row.
 	putFailures int
 	last        RoundRecord // of the last round, for report

@@ -209,9 +209,9 @@ func (l *Log) readBundle(ctx context.Context, tree tlog.Tree) ([]storage.Object,
 	})
 }
 
-// sweep looks at what rounds have left in staging. The bundle of the current
-// tree may belong to a round that did not come to remember its keys, so they
-// are put in the cache; then all bundles go.
+// sweep looks at what rounds have left in staging. The bundles of published
+// rounds may hold keys that did not come to be put in the cache, so that is done
+// now; then all bundles go.
 func (l *Log) sweep(ctx context.Context, tree tlog.Tree) error {
 	names, err := l.c.Store.List(ctx, "staging/")
 	if err != nil {
@@ -221,15 +221,16 @@ func (l *Log) sweep(ctx context.Context, tree tlog.Tree) error {
 		return nil
 	}
 	for _, name := range names {
-		if name != bundleName(tree) {
-			continue
+		of, ok := bundleTree(name)
+		if !ok || of.N > tree.N {
+			continue // of a round that was not committed
 		}
-		err := l.rememberBundle(ctx, tree)
+		err := l.rememberBundle(ctx, tree, of)
 		switch {
 		case errors.Is(err, errBundle), errors.Is(err, ErrInconsistent):
 			// The tree is published, so all that the bundle is still good for
 			// are the keys, which may be lost (S8).
-			l.log.ErrorContext(ctx, "the staging bundle of the published tree is damaged and dropped; the entries of the last round may be logged twice",
+			l.log.ErrorContext(ctx, "the staging bundle of a published tree is damaged and dropped; the entries of that round may be logged twice",
 				"bundle", name, "cause", err)
 		case err != nil:
 			return err
@@ -241,8 +242,21 @@ func (l *Log) sweep(ctx context.Context, tree tlog.Tree) error {
 	return nil
 }
 
-func (l *Log) rememberBundle(ctx context.Context, tree tlog.Tree) error {
-	objects, err := l.readBundle(ctx, tree)
+// rememberBundle puts the keys of the round that led to the tree of in the cache,
+// if that tree is part of the present one. It is not if the round failed.
+func (l *Log) rememberBundle(ctx context.Context, tree, of tlog.Tree) error {
+	root, err := tlog.RootAt(ctx, tree, of.N, l.readTile)
+	switch {
+	case errors.Is(err, tlog.ErrMismatch), errors.Is(err, storage.ErrNotFound):
+		// The right edge is whole, so this is damage further back, and for others
+		// to find. Without the root nothing vouches for the keys.
+		return fmt.Errorf("%w: %w", ErrInconsistent, err)
+	case err != nil:
+		return fmt.Errorf("comparing a staging bundle with the tree: %w", err)
+	case root != of.Hash:
+		return nil
+	}
+	objects, err := l.readBundle(ctx, of)
 	if err != nil {
 		return fmt.Errorf("reading the staging bundle: %w", err)
 	}
@@ -266,7 +280,7 @@ func (l *Log) rememberBundle(ctx context.Context, tree tlog.Tree) error {
 	// Losing keys costs duplicates only (S8), so a failing cache does not
 	// keep a log from starting here; its own checks decide that.
 	if err := l.c.Cache.Put(ctx, records); err != nil {
-		l.log.ErrorContext(ctx, "putting the last round's keys in the dedup cache failed; its entries may be logged twice",
+		l.log.ErrorContext(ctx, "putting the keys of a finished round in the dedup cache failed; its entries may be logged twice",
 			"keys", len(records), "cause", err)
 	}
 	return nil

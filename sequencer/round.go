@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/daybook-ct/daybook/storage"
@@ -16,16 +15,6 @@ const (
 	// clockPatience bounds the wait for a clock that stands behind the last
 	// checkpoint. A step of that size is ordinary; more needs an operator.
 	clockPatience = 10 * time.Second
-
-	// maxUnremembered bounds the keys kept in memory while the cache fails; a
-	// key takes about 100 bytes.
-	maxUnremembered = 200_000
-
-	// backlogPerRound bounds how many of them a round puts beside its own.
-	backlogPerRound = 1000
-
-	// putFailuresPerLine is how many failing cache puts share a line in the log.
-	putFailuresPerLine = 300
 
 	// maxStored bounds the memory of issuers known to be stored. Forgetting
 	// one costs an equal re-put.
@@ -286,91 +275,6 @@ func (l *Log) resolve(_ context.Context, r *round) error {
 		l.stored[fp] = struct{}{}
 	}
 	l.metrics.entries.Add(float64(len(r.tickets)))
-	return nil
-}
-
-// remember puts the round's keys in the dedup cache and then folds its WAL
-// back. Until the put is done, the round in flight answers for its keys; if it
-// fails, memory goes on answering (S6) and later rounds try again.
-func (l *Log) remember(ctx context.Context, r *round) error {
-	records := make([]storage.Record, 0, len(r.leaves)+min(len(l.unremembered), backlogPerRound))
-	for _, leaf := range r.leaves {
-		records = append(records, storage.Record{Key: leaf.Entry.Key(), Position: leaf.Position})
-	}
-	for key, p := range l.unremembered { // written by this goroutine alone
-		if len(records) == cap(records) {
-			break
-		}
-		records = append(records, storage.Record{Key: key, Position: p})
-	}
-	start := time.Now()
-	var err error
-	if len(records) > 0 {
-		err = l.c.Cache.Put(ctx, records)
-	}
-	r.putTook = time.Since(start)
-	l.settle(ctx, records, len(r.leaves), err)
-	start = time.Now()
-	r.wal, err = l.c.Cache.Checkpoint(ctx)
-	r.walTook = time.Since(start)
-	if err != nil {
-		l.log.ErrorContext(ctx, "WAL checkpoint of the dedup cache failed", "cause", err)
-		return nil
-	}
-	l.metrics.walFrames.Set(float64(r.wal.Frames))
-	if r.wal.Busy {
-		l.metrics.walBusy.Inc()
-	}
-	return nil
-}
-
-// settle drops the round in flight. The first fresh records are its own; if the
-// cache did not take them, memory does, and if it did, memory lets go of the others.
-func (l *Log) settle(ctx context.Context, records []storage.Record, fresh int, putErr error) {
-	if putErr != nil {
-		// A full disk or a forgotten shell lasts many rounds.
-		if l.putFailures++; l.putFailures%putFailuresPerLine == 1 {
-			l.log.ErrorContext(ctx, "dedup cache put failed; its keys stay in memory for the next rounds",
-				"keys", len(l.unremembered)+fresh, "rounds", l.putFailures, "cause", putErr)
-		}
-	} else if l.putFailures > 0 {
-		l.log.InfoContext(ctx, "dedup cache takes keys again", "rounds", l.putFailures, "keys_left", len(l.unremembered)-len(records)+fresh)
-		l.putFailures = 0
-	}
-	l.privileged(func() {
-		l.inFlight = nil
-		if putErr == nil {
-			for _, rec := range records[fresh:] {
-				delete(l.unremembered, rec.Key)
-			}
-			return
-		}
-		if l.unremembered == nil || len(l.unremembered)+fresh > maxUnremembered {
-			l.metrics.forgotten.Add(float64(len(l.unremembered)))
-			l.unremembered = make(map[tlog.Key]tlog.Position)
-		}
-		for _, rec := range records[:fresh] {
-			l.unremembered[rec.Key] = rec.Position
-		}
-	})
-	l.metrics.remembering.Set(float64(len(l.unremembered)))
-}
-
-// discard deletes the round's bundle, and those whose discard failed before.
-func (l *Log) discard(ctx context.Context, r *round) error {
-	names := l.leftover
-	if len(r.objects) > 0 {
-		names = append(slices.Clip(names), bundleName(r.growth.Tree))
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	if err := l.c.Store.Delete(ctx, names...); err != nil {
-		l.leftover = names
-		l.log.WarnContext(ctx, "discarding staging bundles failed; the next round tries again", "bundles", len(names), "cause", err)
-		return nil
-	}
-	l.leftover = nil
 	return nil
 }
 

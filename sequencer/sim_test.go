@@ -158,7 +158,9 @@ func (s *simulation) config(plan *storagetest.Plan, poolSize int) Config {
 	if s.out != nil {
 		logger = slog.New(slog.NewTextHandler(s.out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	return Config{Interval: 200 * time.Millisecond, PoolSize: poolSize, Signer: s.signer, Logger: logger, DuplicateRate: 5,
+	// Lives differ in this, and not by a draw, so that old seeds keep their meaning.
+	every := time.Duration((s.seed+uint64(s.totals.lives))%3) * time.Second / 2
+	return Config{Interval: 200 * time.Millisecond, PoolSize: poolSize, Signer: s.signer, Logger: logger, DuplicateRate: 5, RememberEvery: every,
 		Store: storagetest.NewFaultyStore(s.store, plan), Lock: storagetest.NewFaultyLock(s.lock, plan), Cache: storagetest.NewFaultyCache(s.cache, plan)}
 }
 

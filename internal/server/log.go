@@ -118,6 +118,11 @@ func IdentityOf(s *checkpoint.Signer) Identity {
 // maxKeyFile bounds a key file in bytes; a PEM file has some 250.
 const maxKeyFile = 64 << 10
 
+// rememberEvery is how long keys may wait for the dedup cache. A random key dirties
+// a page of its own, which is written twice; rounds that share a put share
+// pages and fsyncs. It is also how far back a crash makes recovery look.
+const rememberEvery = time.Second
+
 // ReadKey reads a key file and returns the signer of the log with this origin.
 func ReadKey(path, origin string) (*checkpoint.Signer, error) {
 	b, err := readFile(path, maxKeyFile)
@@ -208,7 +213,7 @@ func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, roots *root
 		return l, err
 	}
 	metrics = prometheus.WrapRegistererWith(prometheus.Labels{"log": o.Name}, metrics)
-	c := sequencer.Config{Interval: o.Interval, PoolSize: o.PoolSize, DuplicateRate: o.DuplicateRate, Sunset: o.Sunset,
+	c := sequencer.Config{Interval: o.Interval, PoolSize: o.PoolSize, DuplicateRate: o.DuplicateRate, RememberEvery: rememberEvery, Sunset: o.Sunset,
 		Public: l.publicCheckpoint(), Names: names, Signer: signer, Logger: l.log, Metrics: metrics}
 	store, err := posix.Open(o.StorageDirectory, posix.Options{Logger: l.log, Metrics: metrics})
 	if err != nil {

@@ -1,0 +1,160 @@
+package sequencer
+
+import (
+	"context"
+	"time"
+
+	"github.com/daybook-ct/daybook/storage"
+	"github.com/daybook-ct/daybook/tlog"
+)
+
+const (
+	// rememberBatch is how many keys do not wait for RememberEvery: from there on
+	// a put costs about as much for each key, however many they are.
+	rememberBatch = 1000
+
+	// backlogPerRound bounds how many keys of earlier rounds a round puts beside
+	// its own, which are as many as a put is worth waiting for.
+	backlogPerRound = rememberBatch
+
+	// maxUnremembered bounds the keys kept in memory while the cache fails; a
+	// key takes about 200 bytes.
+	maxUnremembered = 200_000
+
+	// maxBundles bounds the bundles kept while the cache fails.
+	maxBundles = 64
+
+	// putFailuresPerLine is how many failing cache puts share a line in the log.
+	putFailuresPerLine = 300
+)
+
+// bundle is the staging bundle of a published round.
+type bundle struct {
+	name string
+	end  int64 // size of the tree that the round led to
+}
+
+// remember hands the round's keys from the round in flight to memory, puts what
+// waits there in the dedup cache when that is due, and folds the cache's WAL
+// back. Until a put is done, memory answers for its keys (S6); if it fails,
+// later rounds try again.
+func (l *Log) remember(ctx context.Context, r *round) error {
+	l.keep(r)
+	if l.putDue() {
+		start := time.Now()
+		l.put(ctx, len(r.leaves)+backlogPerRound)
+		r.putTook = time.Since(start)
+	}
+	start := time.Now()
+	var err error
+	r.wal, err = l.c.Cache.Checkpoint(ctx)
+	r.walTook = time.Since(start)
+	if err != nil {
+		l.log.ErrorContext(ctx, "WAL checkpoint of the dedup cache failed", "cause", err)
+		return nil
+	}
+	l.metrics.walFrames.Set(float64(r.wal.Frames))
+	if r.wal.Busy {
+		l.metrics.walBusy.Inc()
+	}
+	return nil
+}
+
+// keep drops the round in flight and makes memory answer for its keys.
+func (l *Log) keep(r *round) {
+	if len(l.toRemember) == 0 {
+		l.waiting = time.Now()
+	}
+	for _, leaf := range r.leaves {
+		l.toRemember = append(l.toRemember, storage.Record{Key: leaf.Entry.Key(), Position: leaf.Position})
+	}
+	forgotten := max(0, len(l.toRemember)-max(maxUnremembered, len(r.leaves)))
+	l.privileged(func() {
+		l.inFlight = nil
+		if l.unremembered == nil {
+			l.unremembered = make(map[tlog.Key]tlog.Position, len(r.leaves))
+		}
+		for _, rec := range l.toRemember[len(l.toRemember)-len(r.leaves):] {
+			l.unremembered[rec.Key] = rec.Position
+		}
+		l.forget(forgotten)
+	})
+	l.drop(forgotten)
+	l.metrics.forgotten.Add(float64(forgotten))
+}
+
+// forget makes memory answer no more for the first n keys; drop takes them off
+// the list. The caller of forget is inside the turnstile.
+func (l *Log) forget(n int) {
+	for _, rec := range l.toRemember[:n] {
+		delete(l.unremembered, rec.Key)
+	}
+}
+
+func (l *Log) drop(n int) {
+	// The array is kept, so that it does not grow anew with each put.
+	l.toRemember = l.toRemember[:copy(l.toRemember, l.toRemember[n:])]
+}
+
+// putDue reports whether keys are to be put in the cache with this round.
+func (l *Log) putDue() bool {
+	if len(l.toRemember) == 0 {
+		return false
+	}
+	draining := l.closed != nil // written by this goroutine alone
+	return draining || l.putFailures > 0 || len(l.toRemember) >= rememberBatch || time.Since(l.waiting) >= l.c.RememberEvery
+}
+
+// put puts up to n of the keys that wait in the cache.
+func (l *Log) put(ctx context.Context, n int) {
+	n = min(n, len(l.toRemember))
+	if err := l.c.Cache.Put(ctx, l.toRemember[:n]); err != nil {
+		// A full disk or a forgotten shell lasts many rounds.
+		if l.putFailures++; l.putFailures%putFailuresPerLine == 1 {
+			l.log.ErrorContext(ctx, "dedup cache put failed; its keys stay in memory for the next rounds",
+				"keys", len(l.toRemember), "rounds", l.putFailures, "cause", err)
+		}
+		l.metrics.remembering.Set(float64(len(l.toRemember)))
+		return
+	}
+	l.privileged(func() { l.forget(n) })
+	l.drop(n)
+	l.waiting = time.Now()
+	if l.putFailures > 0 {
+		l.log.InfoContext(ctx, "dedup cache takes keys again", "rounds", l.putFailures, "keys_left", len(l.toRemember))
+		l.putFailures = 0
+	}
+	if len(l.toRemember) == 0 {
+		l.metrics.remembering.Set(0)
+	}
+}
+
+// discard deletes the bundles of rounds that failed, and of those whose keys are
+// in the cache.
+func (l *Log) discard(ctx context.Context, r *round) error {
+	if len(r.objects) > 0 {
+		l.bundles = append(l.bundles, bundle{bundleName(r.growth.Tree), r.growth.Tree.N})
+	}
+	remembered := l.edge.Tree().N
+	if len(l.toRemember) > 0 {
+		remembered = l.toRemember[0].Position.Index
+	}
+	names := l.leftover[:len(l.leftover):len(l.leftover)]
+	for i, b := range l.bundles {
+		if b.end > remembered && len(l.bundles)-i <= maxBundles {
+			break
+		}
+		names = append(names, b.name)
+	}
+	l.bundles = l.bundles[len(names)-len(l.leftover):]
+	if len(names) == 0 {
+		return nil
+	}
+	if err := l.c.Store.Delete(ctx, names...); err != nil {
+		l.leftover = names
+		l.log.WarnContext(ctx, "discarding staging bundles failed; the next round tries again", "bundles", len(names), "cause", err)
+		return nil
+	}
+	l.leftover = nil
+	return nil
+}
