@@ -16,6 +16,9 @@ func TestBoundGarbage(t *testing.T) {
 	}
 	t.Setenv("GOGC", "")
 	boundGarbage()
+	if len(ballast) != ballastSize {
+		t.Errorf("the ballast has %d bytes, want %d", len(ballast), ballastSize)
+	}
 	if got := debug.SetGCPercent(77); got != garbagePercent {
 		t.Errorf("the percentage is %d, want %d", got, garbagePercent)
 	}
