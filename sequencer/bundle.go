@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/tlog"
@@ -16,42 +13,37 @@ import (
 
 // A staging bundle is one object that holds every object a round will write,
 // so that a single durable Put makes the round repeatable (S2). It is a magic
-// line, then the objects, then the SHA-256 of all that. It is private to this
-// package: another program that continues the log needs no bundle after a clean
-// stop.
+// line, the size and root of the tree before, the objects, then the SHA-256 of all
+// that. It is private to this package: another program that continues the log
+// needs no bundle after a clean stop.
+//
+// A bundle stays until its objects are durable in their places and its keys are
+// in the dedup cache, so several may be there, each leading to the tree before
+// the next. Those that do not lead to the tree in the lock are of rounds that failed.
 //
 // An object is its name, the name of its base, the length of the prefix that it
 // shares with its base, what follows the prefix, and, if it has a base, the
-// SHA-256 of the whole. A base is a partial tile of the tree before, which has
-// been durable since that tree was published. So a bundle is as large as what a
+// SHA-256 of the whole. A base is a partial tile of the tree before, which is
+// durable or can be made again from the bundle before. So a bundle is as large as what a
 // round adds, not as the tiles that it rewrites.
 
-const bundleMagic = "daybook staging bundle 1\n"
+const bundleMagic = "daybook staging bundle 2\n"
+
+// bundleHead is how long a bundle is before its objects.
+const bundleHead = len(bundleMagic) + 8 + sha256.Size
 
 var errBundle = errors.New("malformed staging bundle")
 
 // bundleName identifies the tree that the bundle leads to.
 func bundleName(t tlog.Tree) string { return fmt.Sprintf("staging/%d-%x", t.N, t.Hash[:]) }
 
-// bundleTree undoes bundleName.
-func bundleTree(name string) (t tlog.Tree, ok bool) {
-	size, hash, _ := strings.Cut(strings.TrimPrefix(name, "staging/"), "-")
-	var err error
-	if t.N, err = strconv.ParseInt(size, 10, 64); err != nil {
-		return tlog.Tree{}, false
-	}
-	if b, err := hex.DecodeString(hash); err != nil || copy(t.Hash[:], b) != len(t.Hash) {
-		return tlog.Tree{}, false
-	}
-	return t, bundleName(t) == name
-}
-
-func encodeBundle(objects []storage.Object) []byte {
-	size := len(bundleMagic) + sha256.Size
+func encodeBundle(before tlog.Tree, objects []storage.Object) []byte {
+	size := bundleHead + sha256.Size
 	for _, o := range objects {
 		size += 2 + len(o.Name) + 2 + len(o.Base) + 4 + 4 + len(o.Data) - o.Prefix + sha256.Size
 	}
 	b := append(make([]byte, 0, size), bundleMagic...)
+	b = append(binary.BigEndian.AppendUint64(b, uint64(before.N)), before.Hash[:]...)
 	for _, o := range objects {
 		b = binary.BigEndian.AppendUint16(b, uint16(len(o.Name)))
 		b = append(b, o.Name...)
@@ -69,18 +61,25 @@ func encodeBundle(objects []storage.Object) []byte {
 	return append(b, sum[:]...)
 }
 
-// decodeBundle returns the objects of a bundle. get returns a base; its errors
-// are passed on.
-func decodeBundle(b []byte, get func(name string) ([]byte, error)) ([]storage.Object, error) {
-	if len(b) < len(bundleMagic)+sha256.Size || !bytes.HasPrefix(b, []byte(bundleMagic)) {
-		return nil, errBundle
+// openBundle checks a bundle, and returns the tree before its round and its
+// objects, encoded.
+func openBundle(b []byte) (before tlog.Tree, objects []byte, err error) {
+	if len(b) < bundleHead+sha256.Size || !bytes.HasPrefix(b, []byte(bundleMagic)) {
+		return before, nil, errBundle
 	}
 	body, sum := b[:len(b)-sha256.Size], b[len(b)-sha256.Size:]
 	if sha256.Sum256(body) != [sha256.Size]byte(sum) {
-		return nil, fmt.Errorf("%w: its checksum does not match", errBundle)
+		return before, nil, fmt.Errorf("%w: its checksum does not match", errBundle)
 	}
-	var objects []storage.Object
-	for s := body[len(bundleMagic):]; len(s) > 0; {
+	before.N = int64(binary.BigEndian.Uint64(body[len(bundleMagic):]))
+	copy(before.Hash[:], body[len(bundleMagic)+8:])
+	return before, body[bundleHead:], nil
+}
+
+// decodeObjects decodes the objects of a bundle. get returns a base; its errors are
+// passed on.
+func decodeObjects(s []byte, get func(name string) ([]byte, error)) (objects []storage.Object, err error) {
+	for len(s) > 0 {
 		o, rest, err := decodeObject(s, get)
 		if err != nil {
 			return nil, err

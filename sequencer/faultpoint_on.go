@@ -58,11 +58,15 @@ func (s faultStore) Put(ctx context.Context, objects ...storage.Object) error {
 	if storage.KindOf(objects[0].Name) == storage.Staging {
 		s.staged.Store(true)
 	}
+	return s.Store.Put(ctx, objects...)
+}
+
+func (s faultStore) Show(ctx context.Context, objects ...storage.Object) error {
 	place := faultpoint.RecoverApply
 	if len(objects) == 1 && objects[0].Name == "checkpoint" {
 		place = faultpoint.RecoverPublish
 	}
-	return during(s.running, place, func() error { return s.Store.Put(ctx, objects...) })
+	return during(s.running, place, func() error { return s.Store.Show(ctx, objects...) })
 }
 
 func (s faultStore) Delete(ctx context.Context, names ...string) error {

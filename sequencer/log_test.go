@@ -43,7 +43,7 @@ func TestInvariantS1S2S3S5(t *testing.T) {
 				if err != nil {
 					t.Fatalf("S2: no bundle for the tree of %d entries: %v", head.Tree.N, err)
 				}
-				if _, err := decodeBundle(b, func(name string) ([]byte, error) { return p.store.Get(t.Context(), name) }); err != nil {
+				if _, _, err := decodeBundle(b, func(name string) ([]byte, error) { return p.store.Get(t.Context(), name) }); err != nil {
 					t.Errorf("S2: %v", err)
 				}
 			}

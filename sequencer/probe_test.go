@@ -83,6 +83,18 @@ func (p *probe) takePuts() []string {
 type probeStore struct{ *probe }
 
 func (p probeStore) Put(ctx context.Context, objects ...storage.Object) error {
+	return p.write(ctx, p.store.Put, objects)
+}
+func (p probeStore) Show(ctx context.Context, objects ...storage.Object) error {
+	return p.write(ctx, p.store.Show, objects)
+}
+func (p probeStore) Sync(ctx context.Context) error {
+	if err := p.see("sync", ""); err != nil {
+		return err
+	}
+	return p.store.Sync(ctx)
+}
+func (p probeStore) write(ctx context.Context, write func(context.Context, ...storage.Object) error, objects []storage.Object) error {
 	for _, o := range objects {
 		if err := p.see("put", o.Name); err != nil {
 			return err
@@ -91,7 +103,7 @@ func (p probeStore) Put(ctx context.Context, objects ...storage.Object) error {
 			p.onPut(o)
 		}
 	}
-	return p.store.Put(ctx, objects...)
+	return write(ctx, objects...)
 }
 func (p probeStore) Get(ctx context.Context, name string) ([]byte, error) {
 	if err := p.see("get", name); err != nil {

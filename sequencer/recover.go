@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/daybook-ct/daybook/checkpoint"
@@ -95,10 +96,9 @@ func (l *Log) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if pending {
-		if err := l.reapply(ctx, head.Tree); err != nil {
-			return err
-		}
+	keys, err := l.reapply(ctx, head.Tree, pending)
+	if err != nil {
+		return err
 	}
 	if l.edge, err = tlog.LoadEdge(head.Tree, func(t tlog.Tile) ([]byte, error) { return l.readTile(ctx, t) }, l.c.Names); err != nil {
 		return fmt.Errorf("verifying the right edge of the tree: %w", err)
@@ -118,7 +118,8 @@ func (l *Log) recover(ctx context.Context) error {
 	l.metrics.size.Set(float64(head.Tree.N))
 	l.metrics.timestamp.Set(float64(head.Timestamp) / 1e3)
 	l.setStatus(func(s *Status) { s.Tree, s.Published = head.Tree, time.UnixMilli(head.Timestamp) })
-	if err := l.sweep(ctx, head.Tree); err != nil {
+	l.rememberAgain(ctx, keys)
+	if err := l.sweep(ctx); err != nil {
 		return err
 	}
 	l.log.InfoContext(ctx, "log opened", "origin", head.Origin, "size", head.Tree.N, "root", head.Tree.Hash.String(),
@@ -179,109 +180,139 @@ func (l *Log) checkPublic(ctx context.Context, head checkpoint.TreeHead) error {
 	return nil
 }
 
-// reapply finishes the round that led to tree, from its staging bundle.
-func (l *Log) reapply(ctx context.Context, tree tlog.Tree) error {
-	objects, err := l.readBundle(ctx, tree)
-	if errors.Is(err, storage.ErrNotFound) {
-		return fmt.Errorf("%w: the lock holds a tree of %d entries that is not published, and its staging bundle %s is gone: was the storage restored from a backup?",
-			ErrInconsistent, tree.N, bundleName(tree))
-	} else if err != nil {
-		return fmt.Errorf("reading the staging bundle: %w", err)
-	}
-	if err := l.apply(ctx, objects); err != nil {
-		return fmt.Errorf("applying the staging bundle: %w", err)
-	}
-	return nil
-}
+// maxChain bounds how many bundles recovery follows: those that a process keeps,
+// and some whose discard failed.
+const maxChain = 2 * maxBundles
 
-func (l *Log) readBundle(ctx context.Context, tree tlog.Tree) ([]storage.Object, error) {
-	b, err := l.c.Store.Get(ctx, bundleName(tree))
+// reapply applies the staging bundles that lead to tree, oldest first. The last is
+// that of the round that was not finished, if one is pending; the others are of
+// published rounds, whose objects need not be durable yet and whose keys need not
+// be in the cache. It returns these keys, of all the rounds.
+func (l *Log) reapply(ctx context.Context, tree tlog.Tree, pending bool) (keys []storage.Record, err error) {
+	chain, err := l.chain(ctx, tree, pending)
 	if err != nil {
 		return nil, err
 	}
-	return decodeBundle(b, func(name string) ([]byte, error) {
-		base, err := l.c.Store.Get(ctx, name)
-		if errors.Is(err, storage.ErrNotFound) {
-			// The bundle is there; it is the tile of the tree before that is not.
-			return nil, fmt.Errorf("%w: %s is gone", ErrInconsistent, name)
+	for i, b := range slices.Backward(chain) {
+		objects, err := decodeObjects(b.objects, func(name string) ([]byte, error) { return l.readBase(ctx, name) })
+		if err == nil {
+			err = l.apply(ctx, objects)
 		}
-		return base, err
-	})
-}
-
-// sweep looks at what rounds have left in staging. The bundles of published
-// rounds may hold keys that did not come to be put in the cache, so that is done
-// now; then all bundles go.
-func (l *Log) sweep(ctx context.Context, tree tlog.Tree) error {
-	names, err := l.c.Store.List(ctx, "staging/")
-	if err != nil {
-		return fmt.Errorf("listing staging bundles: %w", err)
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	for _, name := range names {
-		of, ok := bundleTree(name)
-		if !ok || of.N > tree.N {
-			continue // of a round that was not committed
-		}
-		err := l.rememberBundle(ctx, tree, of)
 		switch {
-		case errors.Is(err, errBundle), errors.Is(err, ErrInconsistent):
-			// The tree is published, so all that the bundle is still good for
-			// are the keys, which may be lost (S8).
-			l.log.ErrorContext(ctx, "the staging bundle of a published tree is damaged and dropped; the entries of that round may be logged twice",
-				"bundle", name, "cause", err)
-		case err != nil:
-			return err
+		case err == nil:
+		case !(pending && i == 0) && (errors.Is(err, errBundle) || errors.Is(err, ErrInconsistent)):
+			// What a published round has written is there or not; the right edge
+			// is verified below, and the bundles that follow build on it.
+			l.complain(ctx, b.tree, err)
+			continue
+		default:
+			return nil, fmt.Errorf("applying the staging bundle %s: %w", bundleName(b.tree), err)
+		}
+		if keys, err = appendKeys(keys, objects); err != nil {
+			return nil, fmt.Errorf("reading the staging bundle %s: %w", bundleName(b.tree), err)
 		}
 	}
-	if err := l.c.Store.Delete(ctx, names...); err != nil {
-		return fmt.Errorf("discarding staging bundles: %w", err)
-	}
-	return nil
+	return keys, nil
 }
 
-// rememberBundle puts the keys of the round that led to the tree of in the cache,
-// if that tree is part of the present one. It is not if the round failed.
-func (l *Log) rememberBundle(ctx context.Context, tree, of tlog.Tree) error {
-	root, err := tlog.RootAt(ctx, tree, of.N, l.readTile)
-	switch {
-	case errors.Is(err, tlog.ErrMismatch), errors.Is(err, storage.ErrNotFound):
-		// The right edge is whole, so this is damage further back, and for others
-		// to find. Without the root nothing vouches for the keys.
-		return fmt.Errorf("%w: %w", ErrInconsistent, err)
-	case err != nil:
-		return fmt.Errorf("comparing a staging bundle with the tree: %w", err)
-	case root != of.Hash:
-		return nil
+// stagedRound is an opened bundle.
+type stagedRound struct {
+	tree    tlog.Tree // that it leads to
+	objects []byte    // encoded
+}
+
+// chain returns the bundles that lead to tree, newest first.
+func (l *Log) chain(ctx context.Context, tree tlog.Tree, pending bool) (chain []stagedRound, err error) {
+	for at := tree; len(chain) < maxChain; {
+		b, err := l.c.Store.Get(ctx, bundleName(at))
+		switch first := len(chain) == 0; {
+		case errors.Is(err, storage.ErrNotFound) && first && pending:
+			return nil, fmt.Errorf("%w: the lock holds a tree of %d entries that is not published, and its staging bundle %s is gone: was the storage restored from a backup?",
+				ErrInconsistent, at.N, bundleName(at))
+		case errors.Is(err, storage.ErrNotFound):
+			return chain, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading a staging bundle: %w", err)
+		}
+		before, objects, err := openBundle(b)
+		switch {
+		case err != nil && len(chain) == 0 && pending:
+			return nil, fmt.Errorf("reading the staging bundle %s: %w", bundleName(at), err)
+		case err != nil:
+			l.complain(ctx, at, err)
+			return chain, nil
+		case before.N >= at.N:
+			return nil, fmt.Errorf("%w: %s follows a tree of %d entries", errBundle, bundleName(at), before.N)
+		}
+		chain = append(chain, stagedRound{at, objects})
+		at = before
 	}
-	objects, err := l.readBundle(ctx, of)
-	if err != nil {
-		return fmt.Errorf("reading the staging bundle: %w", err)
+	return chain, nil
+}
+
+// complain tells about a bundle of a published round that is of no use.
+func (l *Log) complain(ctx context.Context, of tlog.Tree, err error) {
+	l.log.ErrorContext(ctx, "the staging bundle of a published tree is damaged and dropped; the entries of that round may be logged twice; "+
+		"if the machine has lost power, let daybook fsck look at the log", "bundle", bundleName(of), "cause", err)
+}
+
+func (l *Log) readBase(ctx context.Context, name string) ([]byte, error) {
+	base, err := l.c.Store.Get(ctx, name)
+	if errors.Is(err, storage.ErrNotFound) {
+		// The bundle is there; it is the tile of the tree before that is not.
+		return nil, fmt.Errorf("%w: %s is gone", ErrInconsistent, name)
 	}
-	var records []storage.Record
+	return base, err
+}
+
+// appendKeys appends the keys of all entries in the data tiles among objects.
+func appendKeys(keys []storage.Record, objects []storage.Object) ([]storage.Record, error) {
 	for _, o := range objects {
 		if storage.KindOf(o.Name) != storage.DataTile {
 			continue
 		}
 		b, err := tlog.Decompress(o.Data, maxTileContent)
 		if err != nil {
-			return fmt.Errorf("reading %s in the staging bundle: %w", o.Name, err)
+			return nil, fmt.Errorf("%s: %w", o.Name, err)
 		}
 		for len(b) > 0 {
 			leaf, rest, err := tlog.ReadTileLeaf(b)
 			if err != nil {
-				return fmt.Errorf("reading %s in the staging bundle: %w", o.Name, err)
+				return nil, fmt.Errorf("%s: %w", o.Name, err)
 			}
-			records, b = append(records, storage.Record{Key: leaf.Entry.Key(), Position: leaf.Position}), rest
+			keys, b = append(keys, storage.Record{Key: leaf.Entry.Key(), Position: leaf.Position}), rest
 		}
 	}
-	// Losing keys costs duplicates only (S8), so a failing cache does not
-	// keep a log from starting here; its own checks decide that.
-	if err := l.c.Cache.Put(ctx, records); err != nil {
-		l.log.ErrorContext(ctx, "putting the keys of a finished round in the dedup cache failed; its entries may be logged twice",
-			"keys", len(records), "cause", err)
+	return keys, nil
+}
+
+// rememberAgain puts keys of published rounds in the cache. Losing them costs
+// duplicates only (S8), so a failing cache does not keep a log from starting here;
+// its own checks decide that.
+func (l *Log) rememberAgain(ctx context.Context, keys []storage.Record) {
+	if len(keys) == 0 {
+		return
+	}
+	if err := l.c.Cache.Put(ctx, keys); err != nil {
+		l.log.ErrorContext(ctx, "putting the keys of the last rounds in the dedup cache failed; their entries may be logged twice",
+			"keys", len(keys), "cause", err)
+	}
+}
+
+// sweep makes what recovery has written durable and discards all bundles.
+func (l *Log) sweep(ctx context.Context) error {
+	names, err := l.c.Store.List(ctx, "staging/")
+	if err != nil {
+		return fmt.Errorf("listing staging bundles: %w", err)
+	}
+	if err := l.c.Store.Sync(ctx); err != nil {
+		return fmt.Errorf("making the last rounds durable: %w", err)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if err := l.c.Store.Delete(ctx, names...); err != nil {
+		return fmt.Errorf("discarding staging bundles: %w", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package sequencer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/daybook-ct/daybook/storage"
@@ -130,7 +131,8 @@ func (l *Log) put(ctx context.Context, n int) {
 }
 
 // discard deletes the bundles of rounds that failed, and of those whose keys are
-// in the cache.
+// in the cache, once their objects are durable in their places (S2). That is not
+// tried again: like any fsync that fails, it halts the log.
 func (l *Log) discard(ctx context.Context, r *round) error {
 	if len(r.objects) > 0 {
 		l.bundles = append(l.bundles, bundle{bundleName(r.growth.Tree), r.growth.Tree.N})
@@ -147,6 +149,17 @@ func (l *Log) discard(ctx context.Context, r *round) error {
 		names = append(names, b.name)
 	}
 	l.bundles = l.bundles[len(names)-len(l.leftover):]
+	draining := l.closed != nil // written by this goroutine alone
+	if len(names) == 0 && !draining {
+		return nil
+	}
+	if err := l.c.Store.Sync(ctx); errors.Is(err, storage.ErrNotDurable) {
+		return err
+	} else if err != nil {
+		l.leftover = names
+		l.log.WarnContext(ctx, "syncing the storage failed; the next round tries again", "cause", err)
+		return nil
+	}
 	if len(names) == 0 {
 		return nil
 	}

@@ -3,7 +3,6 @@ package sequencer
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -156,7 +155,7 @@ func TestRestartRemembers(t *testing.T) {
 		for i := range growth.Objects {
 			growth.Objects[i].Base, growth.Objects[i].Prefix = "", 0
 		}
-		lost := storage.Object{Name: bundleName(growth.Tree), Data: encodeBundle(growth.Objects)}
+		lost := storage.Object{Name: bundleName(growth.Tree), Data: encodeBundle(edge.Tree(), growth.Objects)}
 		if err := p.store.Put(t.Context(), lost); err != nil {
 			t.Fatal(err)
 		}
@@ -240,18 +239,4 @@ func TestBundlesAreBounded(t *testing.T) {
 			t.Errorf("after the drain the cache has %d keys, %d bundles are left", n, p.staged(t))
 		}
 	})
-}
-
-func TestBundleTree(t *testing.T) {
-	want := tlog.Tree{N: 4711, Hash: tlog.Hash{1, 2, 31: 3}}
-	if got, ok := bundleTree(bundleName(want)); !ok || got != want {
-		t.Errorf("got %v, %v", got, ok)
-	}
-	name := bundleName(want)
-	for _, bad := range []string{"", "staging/", "staging/1", "staging/1-", "staging/x-" + name[len("staging/4711-"):], name + "0", name[:len(name)-1],
-		strings.ToUpper(name), strings.Replace(name, "4711", "+4711", 1), strings.Replace(name, "4711", "04711", 1), fmt.Sprintf("staging/-1-%x", want.Hash[:])[:20]} {
-		if got, ok := bundleTree(bad); ok {
-			t.Errorf("%q is taken for %v", bad, got)
-		}
-	}
 }

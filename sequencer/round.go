@@ -196,7 +196,7 @@ func (l *Log) stage(ctx context.Context, r *round) error {
 	if len(r.objects) == 0 {
 		return nil
 	}
-	err := l.c.Store.Put(ctx, storage.Object{Name: bundleName(r.growth.Tree), Data: encodeBundle(r.objects)})
+	err := l.c.Store.Put(ctx, storage.Object{Name: bundleName(r.growth.Tree), Data: encodeBundle(l.edge.Tree(), r.objects)})
 	switch {
 	case errors.Is(err, storage.ErrNotDurable):
 		return err
@@ -227,8 +227,9 @@ func (l *Log) commit(ctx context.Context, r *round) error {
 	return nil
 }
 
-// apply puts a committed round's objects in their places. Recovery runs it,
-// too, any number of times (S11).
+// apply puts a committed round's objects in their places. They are durable only
+// once the store is synced, which comes before their bundle is discarded (S2).
+// Recovery runs it, too, any number of times (S11).
 func (l *Log) apply(ctx context.Context, objects []storage.Object) error {
 	if len(objects) == 0 {
 		return nil
@@ -247,10 +248,10 @@ func (l *Log) publish(ctx context.Context, tree tlog.Tree, timestamp int64, head
 	return nil
 }
 
-// persist puts objects with retries, except where retrying cannot help.
+// persist shows objects, with retries except where retrying cannot help.
 func (l *Log) persist(ctx context.Context, s Step, objects ...storage.Object) error {
 	for try := 0; ; try++ {
-		err := l.c.Store.Put(ctx, objects...)
+		err := l.c.Store.Show(ctx, objects...)
 		switch {
 		case err == nil:
 			return nil

@@ -55,6 +55,14 @@ type Store interface {
 	// objects may have been stored; their order is not defined.
 	Put(ctx context.Context, objects ...Object) error
 
+	// Show is Put, but for how durable the objects are when it returns: a power
+	// cut before Sync has returned may undo it, for each object whole or not at
+	// all. So it is for what can be shown again from something durable.
+	Show(ctx context.Context, objects ...Object) error
+
+	// Sync makes durable what Shows that have returned have stored.
+	Sync(ctx context.Context) error
+
 	// Get returns the bytes of an object, or ErrNotFound. The caller owns the
 	// returned slice.
 	Get(ctx context.Context, name string) ([]byte, error)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -81,10 +83,15 @@ type Dir struct {
 	// above, are durable. Others may stand there since a process that crashed
 	// before it could sync them.
 	known map[string]bool
+	// Of files that Show has made visible: the directories to be made durable, and
+	// those whose entries will be durable then.
+	unsynced, made map[string]bool
 }
 
 // NewDir returns a Dir on a file layer.
-func NewDir(fsys FS) *Dir { return &Dir{fs: fsys, known: make(map[string]bool)} }
+func NewDir(fsys FS) *Dir {
+	return &Dir{fs: fsys, known: make(map[string]bool), unsynced: make(map[string]bool), made: make(map[string]bool)}
+}
 
 // Close closes the file layer.
 func (d *Dir) Close() error { return d.fs.Close() }
@@ -122,22 +129,8 @@ type pending struct {
 // After an error any of the files may be visible, whole, and no temporary file
 // is left.
 func (d *Dir) Write(files ...Content) error {
-	if err := d.Err(); err != nil {
-		return err
-	}
-	batch, err := distinct(files)
+	dirs, made, err := d.write(files)
 	if err != nil {
-		return err
-	}
-	err = each(len(batch), func(i int) error { return d.stage(&batch[i]) })
-	var dirs, made []string
-	if err == nil {
-		dirs, made, err = d.expose(batch)
-	}
-	if err != nil {
-		for i := range batch {
-			err = errors.Join(err, d.discard(&batch[i]))
-		}
 		return err
 	}
 	if err := each(len(dirs), func(i int) error { return d.syncDir(dirs[i]) }); err != nil {
@@ -145,6 +138,65 @@ func (d *Dir) Write(files ...Content) error {
 	}
 	d.learn(made)
 	return nil
+}
+
+// Show is Write, but for the names and directories, which Sync makes durable.
+// Until then a power cut may take files away again, or bring back those they
+// replaced, but never leaves half of one.
+func (d *Dir) Show(files ...Content) error {
+	dirs, made, err := d.write(files)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, dir := range dirs {
+		d.unsynced[dir] = true
+	}
+	for _, dir := range made {
+		d.made[dir] = true
+	}
+	return nil
+}
+
+// Sync makes durable what Shows that have returned have written.
+func (d *Dir) Sync() error {
+	if err := d.Err(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	dirs, made := slices.Collect(maps.Keys(d.unsynced)), slices.Collect(maps.Keys(d.made))
+	clear(d.unsynced)
+	clear(d.made)
+	d.mu.Unlock()
+	if err := each(len(dirs), func(i int) error { return d.syncDir(dirs[i]) }); err != nil {
+		return err
+	}
+	d.learn(made)
+	return nil
+}
+
+// write makes files visible, with durable content. It returns the directories to
+// be made durable, and those of them whose entries will be durable then.
+func (d *Dir) write(files []Content) (dirs, made []string, err error) {
+	if err := d.Err(); err != nil {
+		return nil, nil, err
+	}
+	batch, err := distinct(files)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = each(len(batch), func(i int) error { return d.stage(&batch[i]) })
+	if err == nil {
+		dirs, made, err = d.expose(batch)
+	}
+	if err != nil {
+		for i := range batch {
+			err = errors.Join(err, d.discard(&batch[i]))
+		}
+		return nil, nil, err
+	}
+	return dirs, made, nil
 }
 
 // distinct drops repeated files.

@@ -22,13 +22,87 @@ import (
 type Store struct {
 	mu      sync.RWMutex
 	objects map[string][]byte // never modified in place
+	// durable holds what objects that were shown and not synced would be after a
+	// power cut; nil is absent. orphaned is the same for those of a process that
+	// has ended: no Sync of another one covers them.
+	durable, orphaned map[string][]byte
 }
 
 // NewStore returns an empty store.
-func NewStore() *Store { return &Store{objects: make(map[string][]byte)} }
+func NewStore() *Store {
+	return &Store{objects: make(map[string][]byte), durable: make(map[string][]byte), orphaned: make(map[string][]byte)}
+}
 
 // Put implements [storage.Store].
 func (s *Store) Put(ctx context.Context, objects ...storage.Object) error {
+	return s.write(ctx, objects, s.settle)
+}
+
+// Show implements [storage.Store].
+func (s *Store) Show(ctx context.Context, objects ...storage.Object) error {
+	return s.write(ctx, objects, func(name string) {
+		old, ok := s.durable[name]
+		if !ok {
+			old, ok = s.orphaned[name]
+		}
+		if !ok {
+			old = s.objects[name]
+		}
+		delete(s.orphaned, name)
+		s.durable[name] = old
+	})
+}
+
+// settle makes a name durable as it is. The caller holds mu.
+func (s *Store) settle(name string) {
+	delete(s.durable, name)
+	delete(s.orphaned, name)
+}
+
+// Restart says that another process goes on with the store.
+func (s *Store) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, old := range s.durable {
+		if _, ok := s.orphaned[name]; !ok {
+			s.orphaned[name] = old
+		}
+	}
+	clear(s.durable)
+}
+
+// Sync implements [storage.Store].
+func (s *Store) Sync(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.durable)
+	return nil
+}
+
+// PowerLoss undoes Shows that were not synced, each as lost says, which is asked
+// in the order of the names.
+func (s *Store) PowerLoss(lost func(name string) bool) {
+	s.Restart()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.orphaned)) {
+		if !lost(name) {
+			continue
+		}
+		if old := s.orphaned[name]; old != nil {
+			s.objects[name] = old
+		} else {
+			delete(s.objects, name)
+		}
+	}
+	clear(s.orphaned)
+}
+
+// write stores objects. Before each it calls note, with mu held.
+func (s *Store) write(ctx context.Context, objects []storage.Object, note func(name string)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -48,9 +122,11 @@ func (s *Store) Put(ctx context.Context, objects ...storage.Object) error {
 			if !bytes.Equal(old, o.Data) {
 				return fmt.Errorf("%w: %s", storage.ErrChanged, o.Name)
 			}
-			continue
 		}
-		added[o.Name] = bytes.Clone(o.Data)
+		added[o.Name] = append([]byte{}, o.Data...)
+	}
+	for name := range added {
+		note(name)
 	}
 	maps.Copy(s.objects, added)
 	return nil
@@ -87,6 +163,7 @@ func (s *Store) Delete(ctx context.Context, names ...string) error {
 	}
 	for _, name := range names {
 		delete(s.objects, name)
+		s.settle(name)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func bundle(n int) storage.Object {
 // apply, publish, discard. Whatever was reported as stored is there (S2), no
 // object is half there, and the rounds can be played again on what is left.
 func TestPowerLossInRounds(t *testing.T) {
-	play := func(s *Store) (reported map[string][]byte, err error) {
+	powerLossInRounds(t, func(s *Store) (reported map[string][]byte, err error) {
 		reported = make(map[string][]byte)
 		put := func(objects ...storage.Object) error {
 			if err := s.Put(t.Context(), objects...); err != nil {
@@ -82,7 +82,41 @@ func TestPowerLossInRounds(t *testing.T) {
 			}
 		}
 		return reported, nil
-	}
+	})
+}
+
+// TestPowerLossInShownRounds does the same to rounds that are shown, and made
+// durable together before their bundles go.
+func TestPowerLossInShownRounds(t *testing.T) {
+	powerLossInRounds(t, func(s *Store) (reported map[string][]byte, err error) {
+		reported = make(map[string][]byte)
+		for n := 1; n <= 2; n++ {
+			if err := s.Put(t.Context(), bundle(n)); err != nil {
+				return reported, err
+			}
+			reported[bundle(n).Name] = bundle(n).Data
+			if err := errors.Join(s.Show(t.Context(), round(n)...),
+				s.Show(t.Context(), storage.Object{Name: "checkpoint", Data: fmt.Appendf(nil, "checkpoint %d", n)})); err != nil {
+				return reported, err
+			}
+		}
+		if err := s.Sync(t.Context()); err != nil {
+			return reported, err
+		}
+		reported["checkpoint"] = []byte("checkpoint 2")
+		for n := 1; n <= 2; n++ {
+			for _, o := range round(n) {
+				reported[o.Name] = o.Data
+			}
+			delete(reported, bundle(n).Name)
+		}
+		return reported, s.Delete(t.Context(), bundle(1).Name, bundle(2).Name)
+	})
+}
+
+// powerLossInRounds plays rounds that end in a cut at each of their operations.
+// play returns what the store has reported as durable, and not removed.
+func powerLossInRounds(t *testing.T, play func(s *Store) (reported map[string][]byte, err error)) {
 	all := map[string][][]byte{"checkpoint": {[]byte("checkpoint 1"), []byte("checkpoint 2")}}
 	for n := 1; n <= 2; n++ {
 		for _, o := range append(round(n), bundle(n)) {

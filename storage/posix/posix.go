@@ -155,7 +155,27 @@ func (s *Store) Close() error {
 // becomes visible; then each directory is made durable once. So call Put
 // seldom, with many objects.
 func (s *Store) Put(ctx context.Context, objects ...storage.Object) error {
-	defer s.metrics.observe("put", kindOf(len(objects), func(i int) string { return objects[i].Name }))()
+	return s.write(ctx, "put", s.dir.Write, objects)
+}
+
+// Show implements [storage.Store]. Contents are durable when it returns, so a
+// power cut leaves no half of one; names and directories are not.
+func (s *Store) Show(ctx context.Context, objects ...storage.Object) error {
+	return s.write(ctx, "show", s.dir.Show, objects)
+}
+
+// Sync implements [storage.Store]. It makes each directory durable once, however
+// many Shows have written to it.
+func (s *Store) Sync(ctx context.Context) error {
+	defer s.metrics.observe("sync", "mixed")()
+	if err := s.mayWrite(ctx); err != nil {
+		return err
+	}
+	return s.written(s.dir.Sync())
+}
+
+func (s *Store) write(ctx context.Context, op string, write func(...durable.Content) error, objects []storage.Object) error {
+	defer s.metrics.observe(op, kindOf(len(objects), func(i int) string { return objects[i].Name }))()
 	if err := s.mayWrite(ctx); err != nil {
 		return err
 	}
@@ -174,7 +194,7 @@ func (s *Store) Put(ctx context.Context, objects ...storage.Object) error {
 		}
 		files = append(files, f)
 	}
-	return s.written(s.dir.Write(files...))
+	return s.written(write(files...))
 }
 
 func (s *Store) mayWrite(ctx context.Context) error {

@@ -23,6 +23,7 @@ type Op string
 // The operations.
 const (
 	StorePut        Op = "put"
+	StoreSync       Op = "sync"
 	StoreGet        Op = "get"
 	StoreDelete     Op = "delete"
 	StoreList       Op = "list"

@@ -18,6 +18,27 @@ func NewFaultyStore(s storage.Store, p *Plan) *FaultyStore { return &FaultyStore
 
 // Put implements [storage.Store].
 func (s *FaultyStore) Put(ctx context.Context, objects ...storage.Object) error {
+	return s.write(ctx, s.store.Put, objects)
+}
+
+// Show implements [storage.Store]. To the plan it is a put.
+func (s *FaultyStore) Show(ctx context.Context, objects ...storage.Object) error {
+	return s.write(ctx, s.store.Show, objects)
+}
+
+// Sync implements [storage.Store].
+func (s *FaultyStore) Sync(ctx context.Context) error {
+	v, err := s.plan.judge(ctx, StoreSync, storage.Invalid)
+	if err != nil {
+		return err
+	}
+	if v.keep > 0 {
+		err = s.store.Sync(ctx)
+	}
+	return s.plan.finish(v, err)
+}
+
+func (s *FaultyStore) write(ctx context.Context, write func(context.Context, ...storage.Object) error, objects []storage.Object) error {
 	kinds := make([]storage.Kind, len(objects))
 	for i, o := range objects {
 		kinds[i] = storage.KindOf(o.Name)
@@ -27,7 +48,7 @@ func (s *FaultyStore) Put(ctx context.Context, objects ...storage.Object) error 
 		return err
 	}
 	if v.keep > 0 || len(objects) == 0 {
-		err = s.store.Put(ctx, objects[:v.keep]...)
+		err = write(ctx, objects[:v.keep]...)
 	}
 	return s.plan.finish(v, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 
@@ -15,7 +16,15 @@ import (
 func TestStore(t *testing.T, newStore func(tb testing.TB) storage.Store) {
 	for _, c := range storeCases {
 		t.Run(c.name, func(t *testing.T) { c.run(t, newStore(t)) })
+		t.Run(c.name+"/Show", func(t *testing.T) { c.run(t, shown{newStore(t)}) })
 	}
+}
+
+// shown is a store whose Put is Show, of which all but durability is asked, too.
+type shown struct{ storage.Store }
+
+func (s shown) Put(ctx context.Context, objects ...storage.Object) error {
+	return s.Show(ctx, objects...)
 }
 
 // TestStoreReopen checks that what a store holds survives it. newPlace returns
@@ -24,6 +33,29 @@ func TestStore(t *testing.T, newStore func(tb testing.TB) storage.Store) {
 // which it closes if it has a Close method.
 func TestStoreReopen(t *testing.T, newPlace func(tb testing.TB) (open func() storage.Store)) {
 	testStoreReopen(t, newPlace)
+	t.Run("Show", func(t *testing.T) {
+		testStoreReopen(t, func(tb testing.TB) func() storage.Store {
+			open := newPlace(tb)
+			return func() storage.Store { return synced{open()} }
+		})
+	})
+}
+
+// synced is a store whose Put is Show and Sync, which together are as durable.
+type synced struct{ storage.Store }
+
+func (s synced) Put(ctx context.Context, objects ...storage.Object) error {
+	if err := s.Show(ctx, objects...); err != nil {
+		return err
+	}
+	return s.Sync(ctx)
+}
+
+func (s synced) Close() error {
+	if c, ok := s.Store.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 type storeCase struct {
