@@ -34,6 +34,7 @@
 //	resolve     cannot fail
 //	remember    error                            keys stay in memory, bounded, and are put next round
 //	discard     error                            the bundle stays, the next round discards it
+//	discard     storage.ErrNotDurable            halt; recovery applies the bundles again
 //
 // A halted log refuses submissions and publishes nothing; what it has published
 // stays readable. The process must be restarted, which runs recovery.
