@@ -44,6 +44,10 @@ func (l *logDir) column(t testing.TB, name, query string) (b []byte) {
 	return b
 }
 
+// afterPut is a place of death after two seconds of rounds, by when keys were put
+// in the cache, and its WAL is there.
+const afterPut = "discard:after:40"
+
 // killedHere returns a log whose process was killed just now, with its WALs.
 func killedHere(t *testing.T, plan string) *subject {
 	t.Helper()

@@ -278,7 +278,7 @@ func TestReplacedKey(t *testing.T) {
 // TestDeletedWAL takes a WAL away from a killed process's databases.
 func TestDeletedWAL(t *testing.T) {
 	t.Parallel()
-	template := killedHere(t, "resolve:after:6")
+	template := killedHere(t, afterPut)
 	for _, c := range []struct {
 		name, refused string
 	}{
