@@ -11,7 +11,7 @@ SEEDS      ?= 10000
 KILLS      ?= 500
 FLIPS      ?= 25
 
-.PHONY: help build demo test lint unit difftest conformance sim crash crash-long bench bench-floor perf fuzz clean
+.PHONY: help build demo test lint unit difftest conformance sim mutate crash crash-long bench bench-floor perf fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ conformance: build ## hold logs of our own to the specifications, clause by clau
 sim: SHELL = /bin/bash -o pipefail
 sim: ## simulate logs with faults and crashes for SEEDS seeds, or replay SEED
 	go test -run '^TestSimulation$$' -v -timeout 60m ./sequencer $(if $(SEED),-sim.seed $(SEED),-sim.seeds $(SEEDS)) $(if $(SEED),,| grep -v '^ *--- PASS\|^=== ')
+
+mutate: ## break the code in a hundred places, one at a time, and see the tests notice (RUN=regexp: only some)
+	go run ./test/mutate $(if $(RUN),-run '$(RUN)')
 
 crash: ## kill the real program forty times, and spoil what it stands on
 	go test -count 1 -timeout 15m -v ./test/crash

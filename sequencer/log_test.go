@@ -67,9 +67,17 @@ func TestInvariantS1S2S3S5(t *testing.T) {
 		var promises []promise
 		for batch := range 5 {
 			batch := addAll(t, l, batch*100, batch*100+100, func(pr promise) {
-				head, err := verifier.Verify(*published.Load())
+				note := published.Load()
+				if note == nil {
+					t.Errorf("S3: index %d was promised before anything was published", pr.position.Index)
+					return
+				}
+				head, err := verifier.Verify(*note)
 				if err != nil || pr.position.Index >= head.Tree.N {
 					t.Errorf("S3: index %d was promised at a published size of %d", pr.position.Index, head.Tree.N)
+				}
+				if pr.position.Timestamp > head.Timestamp {
+					t.Errorf("S5: timestamp %d was promised under a checkpoint of %d", pr.position.Timestamp, head.Timestamp)
 				}
 			})
 			promises = append(promises, batch...)
