@@ -39,7 +39,8 @@ type Config struct {
 
 	// Public fetches the checkpoint that the monitoring prefix shows to the
 	// public. A log refuses to open if that is not from its own history. An
-	// error means that it could not be fetched, which is only logged. Optional.
+	// error means that it could not be fetched; after some tries that is only
+	// logged, and daybook_public_checkpoint_compared stays 0. Optional.
 	Public func(context.Context) ([]byte, error)
 	// Names returns the JSON of the names-tiles extension for an entry, as
 	// [tlog.NewX509Entry] takes it. It is asked only when a log without names

@@ -66,6 +66,7 @@ type metrics struct {
 	forgotten   prometheus.Counter
 	walFrames   prometheus.Gauge
 	walBusy     prometheus.Counter
+	compared    prometheus.Gauge // registered only if there is something to compare with
 }
 
 type intakeLabels struct {
@@ -107,6 +108,8 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 			Help: "Frames in the cache's WAL at the last WAL checkpoint."}),
 		walBusy: prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_wal_checkpoints_busy_total",
 			Help: "WAL checkpoints that readers kept from finishing."}),
+		compared: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_public_checkpoint_compared",
+			Help: "1 if the public checkpoint was compared with the lock at the start, 0 if it could not be fetched."}),
 	}
 	steps := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "daybook_round_step_seconds",
 		Help: "Duration of each step of a round.", Buckets: slow}, []string{"step"})
@@ -120,6 +123,11 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 		m.entries, m.size, m.timestamp, m.halted, m.remembering, m.forgotten, m.walFrames, m.walBusy,
 		steps, wait, hold, capacity} {
 		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	if c.Public != nil {
+		if err := r.Register(m.compared); err != nil {
 			return nil, err
 		}
 	}

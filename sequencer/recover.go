@@ -157,11 +157,16 @@ func (l *Log) checkPublic(ctx context.Context, head checkpoint.TreeHead) error {
 	if l.c.Public == nil {
 		return nil
 	}
-	note, err := l.c.Public(ctx)
+	note, err := l.fetchPublic(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
-		l.log.WarnContext(ctx, "the public checkpoint could not be compared with the lock", "cause", err)
+		l.log.WarnContext(ctx, "the public checkpoint could not be compared with the lock: whether lock and storage are both an old copy, as after a rollback of the machine, is not checked",
+			"cause", err)
 		return nil
 	}
+	l.metrics.compared.Set(1)
 	p, err := l.c.Signer.Verifier().Verify(note)
 	switch {
 	case err != nil:

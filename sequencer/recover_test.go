@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/daybook-ct/daybook/checkpoint"
 	"github.com/daybook-ct/daybook/storage"
@@ -295,6 +297,60 @@ func TestPublicCheckpoint(t *testing.T) {
 			if _, err := Open(t.Context(), c); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	})
+}
+
+// TestPublicCheckpointAfterFaults: what one lost answer would skip is found by
+// the next try. A prefix that never answers is given up, in bounded time.
+func TestPublicCheckpointAfterFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbe()
+		l := p.open(t, 0)
+		stop := run(t, l)
+		addAll(t, l, 0, 10)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		newer, err := newTestSigner(t).SignTreeHead(tlog.Tree{N: 20, Hash: tlog.Hash{1}}, time.Now().UnixMilli()+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, failures := range []int{1, len(publicPauses)} {
+			tries := 0
+			c := p.config(t, 0)
+			c.Public = func(context.Context) ([]byte, error) {
+				if tries++; tries <= failures {
+					return nil, errors.New("connection reset by peer")
+				}
+				return newer, nil
+			}
+			if _, err := Open(t.Context(), c); !errors.Is(err, ErrInconsistent) {
+				t.Errorf("a newer public checkpoint after %d failures: %v", failures, err)
+			}
+		}
+
+		c := p.config(t, 0)
+		var out strings.Builder
+		c.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		c.Public = func(ctx context.Context) ([]byte, error) {
+			<-ctx.Done() // an address that takes connections and says nothing
+			return nil, ctx.Err()
+		}
+		start := time.Now()
+		if _, err := Open(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != publicPatience {
+			t.Errorf("the start waited for %v, not %v", took, publicPatience)
+		}
+		if !strings.Contains(out.String(), "level=WARN") || !strings.Contains(out.String(), "is not checked") {
+			t.Errorf("no warning of what is not checked: %s", out.String())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := Open(ctx, c); !errors.Is(err, context.Canceled) {
+			t.Errorf("a start that is cancelled meanwhile: %v", err)
 		}
 	})
 }
