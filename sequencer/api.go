@@ -18,7 +18,8 @@ var (
 	ErrSunset  = errors.New("log is read-only")
 	ErrHalted  = errors.New("log has halted")
 	ErrStorage = errors.New("storage is low") // see Log.Block
-	ErrRound   = errors.New("round failed")   // the entry was not logged; submit again
+	ErrClock   = errors.New("the clock has jumped forward")
+	ErrRound   = errors.New("round failed") // the entry was not logged; submit again
 )
 
 // Priority of an entry: Low never displaces High.

@@ -15,6 +15,9 @@ func (l *Log) Unblock() { l.block.Store(nil) }
 // blocked returns why the log refuses entries for now, or nil.
 func (l *Log) blocked() error {
 	reason := l.block.Load()
+	if reason == nil {
+		reason = l.stepped.Load()
+	}
 	if reason == nil || l.halted.Load() != nil || l.sunset() {
 		return nil
 	}

@@ -23,6 +23,7 @@
 //	step        failure                          consequence
 //	close       cannot fail
 //	assign      clock behind the last checkpoint wait, bounded; then halt
+//	assign      clock has jumped forward         entries are refused until it is right, see clockStep
 //	grow        a fault of ours                  halt
 //	stage       error                            entries are refused (ErrRound), next round goes on
 //	stage       storage.ErrNotDurable            halt: the page cache cannot be trusted

@@ -58,6 +58,8 @@ type Config struct {
 	// one can begin: it must not block. Optional.
 	Record func(RoundRecord)
 
+	wall func() time.Time // what rounds take the time from: wallClock but in tests
+
 	// hook, in tests, is called before and after each step of a round. An
 	// error from it is the step's error; the step is not run if it comes before.
 	hook func(s Step, after bool) error
@@ -74,6 +76,9 @@ func (c *Config) validate() error {
 	}
 	if c.Names == nil {
 		c.Names = func(*tlog.Entry) []byte { return nil }
+	}
+	if c.wall == nil {
+		c.wall = wallClock
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -113,6 +118,7 @@ type Log struct {
 	// head is the checkpoint in the lock, byte for byte.
 	head      []byte
 	timestamp int64                         // of head
+	clock     *clock                        // see checkClock
 	stored    map[tlog.Fingerprint]struct{} // issuers known to be in the store
 	leftover  []string                      // bundles of rounds that failed, or whose discard failed
 	// toRemember holds the same keys as unremembered, in the order of the tree.
@@ -121,11 +127,14 @@ type Log struct {
 	bundles    []bundle  // of published rounds, oldest first, until their keys are in the cache
 	// putFailures counts the cache puts that failed in a row.
 	putFailures int
+	refusals    int         // rounds refused in a row
 	last        RoundRecord // of the last round, for report
 
 	status atomic.Pointer[Status]
 	halted atomic.Pointer[error]
 	block  atomic.Pointer[error] // see Block
+	// stepped is why entries are refused while the clock cannot be trusted.
+	stepped atomic.Pointer[error]
 }
 
 // Status is a snapshot of a log for health checks.
@@ -134,7 +143,7 @@ type Status struct {
 	Published time.Time // timestamp of the last published checkpoint
 	Draining  bool
 	Halted    error // why the log has stopped; nil while it runs
-	Blocked   error // why it refuses entries for now; see Log.Block
+	Blocked   error // why it refuses entries for now; see Log.Block, ErrClock
 }
 
 // Status returns the state as of the last round.

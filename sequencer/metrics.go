@@ -66,6 +66,7 @@ type metrics struct {
 	forgotten   prometheus.Counter
 	walFrames   prometheus.Gauge
 	walBusy     prometheus.Counter
+	clockAhead  prometheus.Gauge
 	compared    prometheus.Gauge // registered only if there is something to compare with
 }
 
@@ -108,6 +109,8 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 			Help: "Frames in the cache's WAL at the last WAL checkpoint."}),
 		walBusy: prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_wal_checkpoints_busy_total",
 			Help: "WAL checkpoints that readers kept from finishing."}),
+		clockAhead: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_clock_ahead_seconds",
+			Help: "By how much the clock has jumped forward, while no round trusts it; else 0."}),
 		compared: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_public_checkpoint_compared",
 			Help: "1 if the public checkpoint was compared with the lock at the start, 0 if it could not be fetched."}),
 	}
@@ -120,7 +123,7 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 	capacity := prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_capacity_entries_per_second",
 		Help: "pool_size / interval; 0 if the pool has no limit."})
 	for _, c := range []prometheus.Collector{m.intakes, m.round, m.rounds, m.roundSize, m.skipped, m.slowRounds,
-		m.entries, m.size, m.timestamp, m.halted, m.remembering, m.forgotten, m.walFrames, m.walBusy,
+		m.entries, m.size, m.timestamp, m.halted, m.remembering, m.forgotten, m.walFrames, m.walBusy, m.clockAhead,
 		steps, wait, hold, capacity} {
 		if err := r.Register(c); err != nil {
 			return nil, err

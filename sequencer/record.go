@@ -144,12 +144,18 @@ func (l *Log) finish(ctx context.Context, r *round, err error) error {
 	switch {
 	case errors.As(err, &refused):
 		rec.Outcome, rec.Cause, err = RoundRefused, refused.err, nil
-		l.log.ErrorContext(ctx, "round failed before it committed anything; its entries were refused",
-			"entries", len(r.tickets), "cause", refused.err)
+		if l.refusals++; l.refusals%refusalsPerLine == 1 {
+			l.log.ErrorContext(ctx, "round failed before it committed anything; its entries were refused",
+				"entries", len(r.tickets), "rounds", l.refusals, "cause", refused.err)
+		}
 		l.refuse(r)
 	case err != nil:
 		rec.Outcome, rec.Cause = RoundHalted, err
 	default:
+		if l.refusals > 0 {
+			l.log.InfoContext(ctx, "rounds commit again", "refused_rounds", l.refusals)
+			l.refusals = 0
+		}
 		l.logRound(ctx, &rec)
 	}
 	l.metrics.rounds.WithLabelValues(string(rec.Outcome)).Inc()

@@ -71,6 +71,7 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	if err := l.recover(ctx); err != nil {
 		return nil, fmt.Errorf("opening log %s: %w", c.Signer.Origin(), err)
 	}
+	l.clock = newClock(c.wall)
 	opened()
 	return l, nil
 }
@@ -107,7 +108,7 @@ func (l *Log) recover(ctx context.Context) error {
 		return err
 	}
 	l.timestamp = head.Timestamp
-	if _, err := waitForClock(head.Timestamp); err != nil {
+	if _, err := waitForClock(l.c.wall, head.Timestamp); err != nil {
 		return err
 	}
 	// Also if it is there already: a process may have ended before that was

@@ -17,6 +17,9 @@ const (
 	// checkpoint. A step of that size is ordinary; more needs an operator.
 	clockPatience = 10 * time.Second
 
+	// refusalsPerLine is how many refused rounds in a row share a line in the log.
+	refusalsPerLine = 300
+
 	// maxStored bounds the memory of issuers known to be stored. Forgetting
 	// one costs an equal re-put.
 	maxStored = 50_000
@@ -141,8 +144,11 @@ func (l *Log) privileged(f func()) time.Duration {
 
 // assign gives the round its timestamp, strictly greater than the last one
 // (S5), and each entry its index.
-func (l *Log) assign(_ context.Context, r *round) error {
-	now, err := waitForClock(l.timestamp)
+func (l *Log) assign(ctx context.Context, r *round) error {
+	if err := l.checkClock(ctx); err != nil {
+		return err
+	}
+	now, err := waitForClock(l.c.wall, l.timestamp)
 	if err != nil {
 		return err
 	}
@@ -155,11 +161,12 @@ func (l *Log) assign(_ context.Context, r *round) error {
 	return nil
 }
 
-// waitForClock returns the time in milliseconds once it is past last.
-func waitForClock(last int64) (int64, error) {
+// waitForClock returns the time of a wall clock in milliseconds once it is past
+// last.
+func waitForClock(wall func() time.Time, last int64) (int64, error) {
 	deadline := time.Now().Add(clockPatience) // monotonic: not moved by clock steps
 	for {
-		now := wallClock()
+		now := wall()
 		if ms := now.UnixMilli(); ms > last {
 			return ms, nil
 		} else if time.Now().After(deadline) {

@@ -141,6 +141,7 @@ func TestAnswers(t *testing.T) {
 		{sequencer.ErrEvicted, 503, "evicted", "fresher"},
 		{sequencer.ErrBusy, 503, "busy", "overloaded"},
 		{fmt.Errorf("%w: %w", sequencer.ErrStorage, secret), 503, "storage", "short of storage"},
+		{fmt.Errorf("%w: %w", sequencer.ErrClock, secret), 503, "clock", "does not trust its clock"},
 		{sequencer.ErrClosed, 503, "closed", "shutting down"},
 		{fmt.Errorf("%w: %w", sequencer.ErrRound, secret), 503, "round-failed", "submit it again"},
 		{sequencer.ErrLimited, 429, "limited", "slow down"},

@@ -78,6 +78,7 @@ var answers = []answer{
 	{sequencer.ErrEvicted, http.StatusServiceUnavailable, "The entry gave way to a fresher one; please submit it again.", "evicted"},
 	{sequencer.ErrBusy, http.StatusServiceUnavailable, "The log is overloaded; please submit again.", "busy"},
 	{sequencer.ErrStorage, http.StatusServiceUnavailable, "The log is short of storage and takes no entries for now; please submit again later.", "storage"},
+	{sequencer.ErrClock, http.StatusServiceUnavailable, "The log does not trust its clock and takes no entries for now; please submit again later.", "clock"},
 	{sequencer.ErrRound, http.StatusServiceUnavailable, "The entry was not logged; please submit it again.", "round-failed"},
 	{sequencer.ErrClosed, http.StatusServiceUnavailable, "The log is shutting down; please submit again.", "closed"},
 	{sequencer.ErrLimited, http.StatusTooManyRequests, "Too many resubmissions of logged entries from this network; please slow down.", "limited"},

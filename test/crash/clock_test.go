@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -68,19 +69,42 @@ func TestClock(t *testing.T) {
 		s.under(t, p, 10, func() {
 			s.grows(t, p, 30)
 			s.setClock(t, time.Hour)
-			s.grows(t, p, 100)
+			t.Log(p.says(t, "the clock has jumped forward"))
+			s.answers(t, http.StatusServiceUnavailable)
+			s.refused(t, p, http.StatusServiceUnavailable)
+			if ahead := p.metric(t, "daybook_clock_ahead_seconds"); ahead < 3590 || ahead > 3610 {
+				t.Errorf("the metric says it is %v seconds ahead", ahead)
+			}
+			s.setClock(t, 0)
+			t.Log(p.says(t, "the clock is right again"))
+			s.grows(t, p, 50)
 		})
+		p.healthy(t)
+		if ahead := time.Until(time.UnixMilli(s.head(t, p).Timestamp)); ahead > time.Second {
+			t.Errorf("the checkpoint is %v ahead", ahead)
+		}
+		s.sound(t, p)
+	})
+	t.Run("forward by an hour, and restarted", func(t *testing.T) {
+		t.Parallel()
+		s := fork(t, false)
+		p := s.serve(t, how{clock: s.at("clock")})
+		s.setClock(t, time.Hour)
+		t.Log(p.says(t, "the clock has jumped forward"))
+		p.kill()
+		p = s.serve(t, how{clock: s.at("clock")}) // says that the time is right
+		s.resubmit(t, p.addr, 50)
 		if ahead := time.Until(time.UnixMilli(s.head(t, p).Timestamp)); ahead < 50*time.Minute {
 			t.Errorf("the checkpoint is %v ahead", ahead)
 		}
 		s.sound(t, p)
+		// It was wrong after all.
 		s.setClock(t, 0)
 		t.Log(p.halts(t))
 		p.kill()
 		t.Log(s.refuses(t, how{clock: s.at("clock")}))
 		s.setClock(t, time.Hour) // in place of waiting for an hour
 		p = s.serve(t, how{clock: s.at("clock")})
-		s.resubmit(t, p.addr, 50)
 		s.sound(t, p)
 	})
 }

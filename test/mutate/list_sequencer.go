@@ -174,7 +174,7 @@ func recovery() []mutation {
 			edits: []edit{{"sequencer/public.go", "if try == len(publicPauses) {", "if try == 0 {"}},
 			tests: []string{"TestPublicCheckpointAfterFaults"}},
 		mutation{name: "clock not waited for at the start", why: "a log starts that halts with its first round",
-			edits: []edit{{recoverFile, "if _, err := waitForClock(head.Timestamp); err != nil {", "if _, err := waitForClock(0); err != nil {"}},
+			edits: []edit{{recoverFile, "if _, err := waitForClock(l.c.wall, head.Timestamp); err != nil {", "if _, err := waitForClock(l.c.wall, 0); err != nil {"}},
 			tests: []string{"TestInvariantS5Clock"}},
 		mutation{name: "published before it is created", why: "a crash leaves a checkpoint of no log",
 			edits: []edit{{recoverFile, "if err := c.Lock.Create(ctx,", "_ = c.Store.Put(ctx, storage.Object{Name: \"checkpoint\", Data: head})\n\tif err := c.Lock.Create(ctx,"}},
