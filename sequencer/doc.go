@@ -25,6 +25,7 @@
 //	assign      clock behind the last checkpoint wait, bounded; then halt
 //	assign      clock has jumped forward         entries are refused until it is right, see clockStep
 //	grow        a fault of ours                  halt
+//	stage       no room for all of the round     entries are refused, the next round tries again
 //	stage       error                            entries are refused (ErrRound), next round goes on
 //	stage       storage.ErrNotDurable            halt: the page cache cannot be trusted
 //	sign        a fault of ours                  halt

@@ -42,6 +42,9 @@ type Config struct {
 	// error means that it could not be fetched; after some tries that is only
 	// logged, and daybook_public_checkpoint_compared stays 0. Optional.
 	Public func(context.Context) ([]byte, error)
+	// Room returns nil if the store has room for so many more bytes and files.
+	// It is asked before a round is staged, and must not be slow. Optional.
+	Room func(bytes, files int64) error
 	// Names returns the JSON of the names-tiles extension for an entry, as
 	// [tlog.NewX509Entry] takes it. It is asked only when a log without names
 	// tiles is taken over. Optional: without it those lines have no names.

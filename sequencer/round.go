@@ -205,6 +205,9 @@ func (l *Log) grow(_ context.Context, r *round) (err error) {
 // the lock promises it (S2). Meanwhile the tree head is signed, which takes about as
 // long as an fsync; nobody has seen it before commit.
 func (l *Log) stage(ctx context.Context, r *round) error {
+	if err := l.checkRoom(r); err != nil {
+		return err
+	}
 	r.signing.start(func() ([]byte, error) { return l.c.Signer.SignTreeHead(r.growth.Tree, r.timestamp) })
 	if len(r.objects) == 0 {
 		return nil

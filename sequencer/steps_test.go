@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,64 @@ func TestNoSecondTry(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestNoRoom: a round that the storage has no room for commits nothing, with
+// entries or without, for as long as it takes; then the log goes on.
+func TestNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbe()
+		p.open(t, 10)
+		var full atomic.Bool
+		asked := make(map[bool]int64) // bytes, by whether there was an entry
+		c := p.config(t, 10)
+		var l *Log
+		c.Room = func(bytes, files int64) error {
+			if files <= 0 {
+				t.Errorf("asked for %d files", files)
+			}
+			asked[l.inFlight != nil && len(l.inFlight.byKey) > 0] = bytes
+			if full.Load() {
+				return errors.New("no space left on device")
+			}
+			return nil
+		}
+		l, err := Open(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := run(t, l)
+		promises := []promise{mustAdd(t, l, newEntry(t, 1, High))}
+		time.Sleep(l.c.Interval / 2)
+		full.Store(true)
+		p.takePuts()
+		published := l.Status().Published
+		if _, err := l.Add(t.Context(), newEntry(t, 2, High)); !errors.Is(err, ErrRound) {
+			t.Errorf("an entry got %v", err)
+		}
+		time.Sleep(time.Hour)
+		if s := l.Status(); s.Published != published || s.Halted != nil {
+			t.Errorf("status %+v", s)
+		}
+		if puts := p.takePuts(); len(puts) > 0 {
+			t.Errorf("rounds without room wrote %v", puts)
+		}
+		full.Store(false)
+		time.Sleep(2 * l.c.Interval)
+		if !l.Status().Published.After(published) {
+			t.Error("with room again, no checkpoint is published")
+		}
+		promises = append(promises, mustAdd(t, l, newEntry(t, 2, High)))
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.publicLog(t).keeps(promises); err != nil {
+			t.Error(err)
+		}
+		if asked[false] <= 0 || asked[true] <= asked[false] {
+			t.Errorf("asked for %d bytes without an entry, %d with one", asked[false], asked[true])
+		}
+	})
 }
 
 // TestDiscardFails: bundles whose removal failed are removed by a later round.

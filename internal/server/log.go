@@ -234,7 +234,7 @@ func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, roots *root
 		return l, err
 	}
 	l.closers = append(l.closers, l.rounds.Close)
-	c.Store, c.Lock, c.Cache, c.Record = store, lock, dedup, l.rounds.Record
+	c.Store, c.Lock, c.Cache, c.Record, c.Room = store, lock, dedup, l.rounds.Record, store.Room
 	if l.sequencer, err = sequencer.Open(ctx, c); err != nil {
 		return l, explain(ctx, err, store, l.id)
 	}

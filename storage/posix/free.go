@@ -12,6 +12,7 @@ type Free struct {
 	// Inodes and TotalInodes are 0 on file systems that make inodes as they
 	// need them, such as btrfs.
 	Inodes, TotalInodes int64
+	ReadOnly            bool // mounted for reading only
 }
 
 // FreeSpace returns the space of the file system that holds a directory.
@@ -35,5 +36,6 @@ func FreeSpace(dir string) (Free, error) {
 		TotalBytes:  int64(st.Blocks) * block,
 		Inodes:      max(0, int64(st.Ffree)),
 		TotalInodes: int64(st.Files),
+		ReadOnly:    st.Flags&readOnlyMount != 0,
 	}, nil
 }

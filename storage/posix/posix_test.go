@@ -409,6 +409,29 @@ func TestFreeSpace(t *testing.T) {
 	}
 }
 
+// TestRoom: more than there is, is refused; a margin counts.
+func TestRoom(t *testing.T) {
+	s := openTest(t, t.TempDir(), Options{})
+	free, err := FreeSpace(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if free.Bytes < 1<<30 {
+		t.Skip("SKIPPED, NOT TESTED: less than 1 GiB is free here")
+	}
+	if err := s.Room(1<<20, 10); err != nil {
+		t.Errorf("a megabyte: %v", err)
+	}
+	if err := s.Room(free.Bytes-min(roomMargin, free.TotalBytes/16)/2, 10); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("nearly all of it: %v", err)
+	}
+	if free.TotalInodes > 0 {
+		if err := s.Room(1<<20, free.TotalInodes+1); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("more files than there can be: %v", err)
+		}
+	}
+}
+
 // BenchmarkPut is what a round does: eight objects of a round's size.
 func BenchmarkPut(b *testing.B) {
 	for name, batch := range map[string]bool{"one by one": false, "batch": true} {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,22 +16,21 @@ func onSmallDisk(t *testing.T, part string, o layout) (s *subject, disk string) 
 	t.Helper()
 	dir := t.TempDir()
 	disk = dir + "/" + part
-	mounted(t, disk, "6M")
+	mounted(t, disk, "24M")
 	s = subjectOf(t, newLog(t, dir, o))
 	return s, disk
 }
 
-// TestDiskFull: a log on a full disk refuses entries, and halts if it cannot
-// publish for some seconds; with room again it goes on, after a restart if it
-// has halted.
+// TestDiskFull: a log on a full disk refuses rounds before they commit, and so
+// all entries; with room again it goes on by itself.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	t.Run("storage, to the floor", func(t *testing.T) {
-		s, disk := onSmallDisk(t, "data", layout{floor: "2MiB"})
+		s, disk := onSmallDisk(t, "data", layout{floor: "12MiB"})
 		p := s.serve(t, how{})
 		s.under(t, p, 10, func() {
 			s.grows(t, p, 50)
-			full := fillUp(t, disk, 1<<20)
+			full := fillUp(t, disk, 10<<20)
 			t.Log(p.says(t, "storage is low: entries are refused"))
 			s.answers(t, http.StatusServiceUnavailable)
 			s.refused(t, p, http.StatusServiceUnavailable)
@@ -64,23 +62,37 @@ func TestDiskFull(t *testing.T) {
 	t.Run("storage", func(t *testing.T) {
 		s, disk := onSmallDisk(t, "data", layout{})
 		p := s.serve(t, how{})
-		var full filler
 		s.under(t, p, 10, func() {
 			s.grows(t, p, 50)
-			full = fillUp(t, disk, 0)
-			t.Log(p.says(t, "no space left on device"))
+			full := fillUp(t, disk, 100<<10) // not room enough for a round
+			t.Log(p.says(t, "no room for the round"))
+			rest := fillUp(t, disk, 0)
+			s.refused(t, p, http.StatusServiceUnavailable)
+			// Nothing is committed, so nothing has to be published: this can go
+			// on for longer than the log waits past commit.
+			before := s.head(t, p)
+			for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				if head := s.head(t, p); head != before {
+					t.Fatalf("a checkpoint of %d is published on a full disk, after one of %d", head.Timestamp, before.Timestamp)
+				}
+			}
+			if _, halted := p.out.seen(`"msg":"log has halted`); halted {
+				t.Fatal("it has halted")
+			}
+			rest.free(t)
+			full.free(t)
+			t.Log(p.says(t, "rounds commit again"))
+			s.grows(t, p, 50)
 		})
-		// A round with entries is refused before its commit; one without goes
-		// on as long as there is room for a checkpoint.
-		full.keepFull(t, p)
-		cause := p.halts(t)
-		if !strings.Contains(cause, "no space left on device") {
-			t.Error(cause)
-		}
-		t.Log(cause)
-		s.refused(t, p, http.StatusInternalServerError)
-		s.head(t, p) // is still served
-		p.kill()
+		p.healthy(t)
+		s.sound(t, p)
+	})
+	t.Run("storage, at a start", func(t *testing.T) {
+		s, disk := onSmallDisk(t, "data", layout{})
+		p := s.serve(t, how{})
+		s.under(t, p, 10, func() { s.grows(t, p, 50) })
+		p.stop(t)
+		full := fillUp(t, disk, 0)
 		message := s.refuses(t, how{})
 		if !strings.Contains(message, "no space left on device") {
 			t.Error(message)
@@ -149,26 +161,36 @@ func TestReadOnlyRemount(t *testing.T) {
 	s, disk := onSmallDisk(t, "data", layout{})
 	remount := func(flags uintptr) {
 		t.Helper()
-		if err := syscall.Mount("daybook-crash", disk, "tmpfs", syscall.MS_REMOUNT|flags, ""); errors.Is(err, syscall.EBUSY) {
-			t.Fatal("EBUSY")
-		} else if err != nil {
+		err := syscall.EBUSY // while a file is being written
+		for deadline := time.Now().Add(patience); err == syscall.EBUSY && time.Now().Before(deadline); {
+			err, _ = syscall.Mount("daybook-crash", disk, "tmpfs", syscall.MS_REMOUNT|flags, "").(syscall.Errno)
+		}
+		if err != 0 {
 			t.Fatal(err)
 		}
 	}
 	p := s.serve(t, how{})
+	halted := false
 	s.under(t, p, 10, func() {
 		s.grows(t, p, 50)
-		for syscall.Mount("daybook-crash", disk, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") != nil {
-		} // EBUSY while a file is being written
+		remount(syscall.MS_RDONLY)
 		t.Log(p.says(t, "read-only file system"))
+		s.refused(t, p, http.StatusServiceUnavailable)
+		// A round is refused before its commit. One that was past it just then
+		// cannot be finished, and the log halts after some seconds.
+		for end := time.Now().Add(6 * time.Second); !halted && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			_, halted = p.out.seen(`"msg":"log has halted`)
+		}
+		s.head(t, p) // is still served
+		if halted {
+			return
+		}
+		remount(0)
+		t.Log(p.says(t, "rounds commit again"))
+		s.grows(t, p, 50)
+		p.healthy(t)
+		remount(syscall.MS_RDONLY)
 	})
-	// A round with entries is refused before its commit, one without is not.
-	cause := p.halts(t)
-	if !strings.Contains(cause, "read-only file system") {
-		t.Error(cause)
-	}
-	t.Log(cause)
-	s.head(t, p) // is still served
 	p.kill()
 	message := s.refuses(t, how{})
 	if !strings.Contains(message, "read-only file system") {
@@ -206,7 +228,7 @@ type filler struct{ f *os.File }
 // fillUp fills the file system of a directory, but for so many bytes.
 func fillUp(t *testing.T, dir string, leave int64) filler {
 	t.Helper()
-	f, err := os.Create(filepath.Join(dir, "filler"))
+	f, err := os.CreateTemp(dir, "filler")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,20 +248,6 @@ func fillUp(t *testing.T, dir string, leave int64) filler {
 		t.Fatal(err)
 	}
 	return filler{f}
-}
-
-// keepFull takes the room that is left by others, until the log halts.
-func (f filler) keepFull(t *testing.T, p *process) {
-	t.Helper()
-	block := make([]byte, 4096)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if _, halted := p.out.seen(`"msg":"log has halted`); halted {
-			return
-		}
-		if _, err := f.f.Write(block); err != nil && !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-	}
 }
 
 // free makes room again.
