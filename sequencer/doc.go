@@ -28,6 +28,7 @@
 //	stage       no room for all of the round     entries are refused, the next round tries again
 //	stage       error                            entries are refused (ErrRound), next round goes on
 //	stage       storage.ErrNotDurable            halt: the page cache cannot be trusted
+//	stage       an issuer with other bytes       it is removed, and written again with the round
 //	sign        a fault of ours                  halt
 //	commit      conflict, register gone          halt: another process writes this log
 //	commit      any other error                  halt: the outcome is unknown (S4)

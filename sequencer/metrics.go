@@ -67,6 +67,7 @@ type metrics struct {
 	walFrames   prometheus.Gauge
 	walBusy     prometheus.Counter
 	clockAhead  prometheus.Gauge
+	mended      prometheus.Counter
 	compared    prometheus.Gauge // registered only if there is something to compare with
 }
 
@@ -111,6 +112,8 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 			Help: "WAL checkpoints that readers kept from finishing."}),
 		clockAhead: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_clock_ahead_seconds",
 			Help: "By how much the clock has jumped forward, while no round trusts it; else 0."}),
+		mended: prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_issuers_mended_total",
+			Help: "Issuers that were in the storage with wrong bytes and were written again."}),
 		compared: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_public_checkpoint_compared",
 			Help: "1 if the public checkpoint was compared with the lock at the start, 0 if it could not be fetched."}),
 	}
@@ -123,7 +126,7 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 	capacity := prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_capacity_entries_per_second",
 		Help: "pool_size / interval; 0 if the pool has no limit."})
 	for _, c := range []prometheus.Collector{m.intakes, m.round, m.rounds, m.roundSize, m.skipped, m.slowRounds,
-		m.entries, m.size, m.timestamp, m.halted, m.remembering, m.forgotten, m.walFrames, m.walBusy, m.clockAhead,
+		m.entries, m.size, m.timestamp, m.halted, m.remembering, m.forgotten, m.walFrames, m.walBusy, m.clockAhead, m.mended,
 		steps, wait, hold, capacity} {
 		if err := r.Register(c); err != nil {
 			return nil, err

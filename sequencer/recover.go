@@ -202,6 +202,9 @@ func (l *Log) reapply(ctx context.Context, tree tlog.Tree, pending bool) (keys [
 	for i, b := range slices.Backward(chain) {
 		objects, err := decodeObjects(b.objects, func(name string) ([]byte, error) { return l.readBase(ctx, name) })
 		if err == nil {
+			err = l.mendIssuers(ctx, objects)
+		}
+		if err == nil {
 			err = l.apply(ctx, objects)
 		}
 		switch {

@@ -212,6 +212,11 @@ func (l *Log) stage(ctx context.Context, r *round) error {
 	if len(r.objects) == 0 {
 		return nil
 	}
+	if err := l.mendIssuers(ctx, r.objects); errors.Is(err, storage.ErrNotDurable) {
+		return err
+	} else if err != nil {
+		return refusal{err}
+	}
 	err := l.c.Store.Put(ctx, storage.Object{Name: bundleName(r.growth.Tree), Data: encodeBundle(l.edge.Tree(), r.objects)})
 	switch {
 	case errors.Is(err, storage.ErrNotDurable):

@@ -287,23 +287,40 @@ func TestDeletedIssuer(t *testing.T) {
 	s.sound(t, p)
 }
 
-// TestDamagedIssuer: an issuer with other bytes ends the log when it would be
-// written again, past commit. Recovery does once it is removed.
+// TestDamagedIssuer: an issuer with other bytes is written again with the first
+// entry that needs it, and with the round that recovery finishes.
 func TestDamagedIssuer(t *testing.T) {
 	t.Parallel()
-	s := fork(t, false)
-	issuer := s.only(t, fmt.Sprintf("data/issuer/%x", sha256.Sum256(ca.Issuers()[0])))
-	good := s.read(t, issuer)
-	s.flip(t, issuer, 1000)
-	p := s.serve(t, how{})
-	s.refused(t, p, 500)
-	t.Log(p.halts(t))
-	p.kill()
-	t.Log(s.refuses(t, how{}))
-	s.remove(t, issuer)
-	p = s.serve(t, how{})
-	if !bytes.Equal(s.read(t, issuer), good) {
-		t.Error("the issuer is not what it was")
-	}
-	s.sound(t, p)
+	t.Run("running", func(t *testing.T) {
+		t.Parallel()
+		s := fork(t, false)
+		issuer := s.only(t, fmt.Sprintf("data/issuer/%x", sha256.Sum256(ca.Issuers()[0])))
+		good := s.read(t, issuer)
+		s.flip(t, issuer, 1000)
+		p := s.serve(t, how{})
+		s.resubmit(t, p.addr, 50)
+		t.Log(p.says(t, "an issuer is damaged and is written again"))
+		if !bytes.Equal(s.read(t, issuer), good) {
+			t.Error("the issuer is not what it was")
+		}
+		if n := p.metric(t, "daybook_issuers_mended_total"); n != 1 {
+			t.Errorf("%v issuers were mended", n)
+		}
+		s.sound(t, p)
+	})
+	t.Run("found by recovery", func(t *testing.T) {
+		t.Parallel()
+		s := fork(t, false)
+		s.killAt(t, "new.commit:after:1")
+		issuer := s.only(t, fmt.Sprintf("data/issuer/%x", sha256.Sum256(ca.Issuers()[0])))
+		good := s.read(t, issuer)
+		s.flip(t, issuer, 1000)
+		p := s.serve(t, how{})
+		t.Log(p.says(t, "an issuer is damaged and is written again"))
+		if !bytes.Equal(s.read(t, issuer), good) {
+			t.Error("the issuer is not what it was")
+		}
+		s.resubmit(t, p.addr, 50)
+		s.sound(t, p)
+	})
 }
