@@ -65,8 +65,8 @@ type Config struct {
 
 // Admin is the listener for the operator.
 type Admin struct {
-	// The address, host:port, of /metrics (Prometheus), /health (JSON; 200 or
-	// 503), /rounds (JSON lines) and /debug/pprof/. There is no access control:
+	// The address, host:port, of /metrics (Prometheus), /health and /ready (JSON;
+	// 200 or 503), /rounds (JSON lines) and /debug/pprof/. There is no access control:
 	// keep it on a loopback or a private address.
 	Listen string `yaml:"listen" default:"127.0.0.1:8081"`
 }

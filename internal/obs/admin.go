@@ -13,7 +13,7 @@ import (
 type AdminOptions struct {
 	Build    Build
 	Registry *prometheus.Registry
-	Logs     func() []LogState // asked at each request of /health; safe for concurrent use
+	Logs     func() []LogState // asked at each request of /health and /ready; safe for concurrent use
 	// Pages are further pages, which the first page lists.
 	Pages []Page
 	// Notes are lines for the first page: what the operator should know before
@@ -28,11 +28,12 @@ type Page struct {
 }
 
 // NewAdmin returns the handler of the operator's listener: /metrics, /health,
-// /debug/pprof/ and the further pages. It has no access control.
+// /ready, /debug/pprof/ and the further pages. It has no access control.
 func NewAdmin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry}))
-	mux.Handle("GET /health", healthHandler(o.Logs))
+	mux.Handle("GET /health", healthHandler(o.Logs, false))
+	mux.Handle("GET /ready", healthHandler(o.Logs, true))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -57,7 +58,7 @@ func (o *AdminOptions) first() string {
 		}
 		s += "\n"
 	}
-	s += "/health\n/metrics\n"
+	s += "/health\n/ready\n/metrics\n"
 	for _, p := range o.Pages {
 		s += p.Path + "\n"
 	}

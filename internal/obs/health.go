@@ -16,11 +16,14 @@ type LogState struct {
 	Published time.Time     // timestamp of the last published checkpoint; zero before the first
 	Draining  bool
 	Halted    error // nil while the log runs
+	Refusing  error // why it takes no entries for now, as for low storage; nil if it does
 }
 
-// The values of Health.Status and LogHealth.Status. All but StatusOK are failing.
+// The values of Health.Status and LogHealth.Status. All but StatusOK and
+// StatusRefusing are failing.
 const (
 	StatusOK       = "ok"
+	StatusRefusing = "refusing" // takes no entries for now; the tree is served and published
 	StatusFailing  = "failing"  // of the process: at least one log is not ok
 	StatusStarting = "starting" // nothing is published yet
 	StatusStale    = "stale"    // the published checkpoint is too old, or from the future
@@ -39,7 +42,7 @@ type LogHealth struct {
 	Name   string `json:"name"`
 	Origin string `json:"origin"`
 	Status string `json:"status"`
-	Reason string `json:"reason,omitempty"` // why Status is not ok
+	Reason string `json:"reason,omitempty"` // why Status is not ok, or why it takes no entries
 	Size   int64  `json:"tree_size"`
 	// The age of the published checkpoint by this machine's clock, and the age
 	// from which on the log is stale. The age is missing before the first
@@ -62,7 +65,10 @@ func CheckHealth(now time.Time, logs []LogState) Health {
 	}
 	for _, l := range logs {
 		lh := checkLog(now, l)
-		if lh.Status != StatusOK {
+		switch {
+		case lh.Status == StatusRefusing && h.Status == StatusOK:
+			h.Status = StatusRefusing
+		case lh.Status != StatusOK && lh.Status != StatusRefusing:
 			h.Status = StatusFailing
 		}
 		h.Logs = append(h.Logs, lh)
@@ -91,12 +97,20 @@ func checkLog(now time.Time, l LogState) LogHealth {
 	case age < -bound:
 		h.Status = StatusStale
 		h.Reason = fmt.Sprintf("the published checkpoint is from %v in the future: the clock was set back", (-age).Round(time.Millisecond))
+	case l.Refusing != nil:
+		h.Status, h.Reason = StatusRefusing, "it takes no entries: "+l.Refusing.Error()
+	}
+	if h.Status == StatusStale && l.Refusing != nil {
+		h.Reason += "; it takes no entries: " + l.Refusing.Error()
 	}
 	return h
 }
 
-// healthHandler answers with the health of the logs: 200 if all are ok, 503 if not.
-func healthHandler(logs func() []LogState) http.Handler {
+// healthHandler answers with the health of the logs: 200 if all are well, 503 if
+// not. A log that refuses entries for now is well unless taking them is asked
+// for: it serves and publishes its tree, which neither a restart nor other
+// routing would make any better.
+func healthHandler(logs func() []LogState, takingEntries bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		h := CheckHealth(time.Now(), logs())
 		body, err := json.MarshalIndent(h, "", "  ")
@@ -106,7 +120,7 @@ func healthHandler(logs func() []LogState) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		if h.Status != StatusOK {
+		if h.Status != StatusOK && (takingEntries || h.Status != StatusRefusing) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_, _ = w.Write(append(body, '\n')) // a client that is gone needs no answer

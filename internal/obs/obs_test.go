@@ -36,6 +36,9 @@ func TestHealth(t *testing.T) {
 		{"in the future", LogState{Interval: time.Second, Published: ago(-time.Minute)}, StatusStale, "1m0s in the future"},
 		{"nothing published", LogState{Interval: time.Second}, StatusStarting, "no checkpoint"},
 		{"draining", LogState{Interval: time.Second, Published: ago(0), Draining: true}, StatusDraining, "orderly end"},
+		{"refusing", LogState{Interval: time.Second, Published: ago(0), Refusing: errors.New("disk is low")}, StatusRefusing, "takes no entries: disk is low"},
+		{"refusing and stale", LogState{Interval: time.Second, Published: ago(time.Hour), Refusing: errors.New("the clock")}, StatusStale, "rounds fail or take too long; it takes no entries: the clock"},
+		{"refusing and halted", LogState{Interval: time.Second, Published: ago(0), Refusing: errors.New("disk is low"), Halted: errors.New("disk on fire")}, StatusHalted, "disk on fire"},
 		{"halted", LogState{Interval: time.Second, Published: ago(0), Halted: errors.New("disk on fire")}, StatusHalted, "disk on fire"},
 		{"halted while draining", LogState{Interval: time.Second, Published: ago(0), Draining: true, Halted: errors.New("disk on fire")}, StatusHalted, "disk on fire"},
 		{"halted and stale", LogState{Interval: time.Second, Published: ago(time.Hour), Halted: errors.New("disk on fire")}, StatusHalted, "disk on fire"},
@@ -59,23 +62,33 @@ func TestHealth(t *testing.T) {
 func TestHealthHandler(t *testing.T) {
 	good := LogState{Name: "a", Interval: time.Second, Published: time.Now()}
 	bad := LogState{Name: "b", Interval: time.Second, Halted: errors.New("disk on fire")}
+	low := LogState{Name: "c", Interval: time.Second, Published: time.Now(), Refusing: errors.New("disk is low")}
+	type states = []LogState
 	for _, test := range []struct {
-		logs   []LogState
-		code   int
-		status string
+		logs          states
+		health, ready int
+		status        string
 	}{
-		{nil, 503, StatusStarting},
-		{[]LogState{good}, 200, StatusOK},
-		{[]LogState{good, bad}, 503, StatusFailing},
-		{[]LogState{bad, good}, 503, StatusFailing},
+		{nil, 503, 503, StatusStarting},
+		{states{good}, 200, 200, StatusOK},
+		{states{good, bad}, 503, 503, StatusFailing},
+		{states{bad, good}, 503, 503, StatusFailing},
+		{states{good, low}, 200, 503, StatusRefusing},
+		{states{low, good}, 200, 503, StatusRefusing},
+		{states{low, bad}, 503, 503, StatusFailing},
+		{states{bad, low}, 503, 503, StatusFailing},
 	} {
-		w := httptest.NewRecorder()
-		healthHandler(func() []LogState { return test.logs }).ServeHTTP(w, httptest.NewRequest("GET", "/health", nil))
+		w, ready := httptest.NewRecorder(), httptest.NewRecorder()
+		healthHandler(func() []LogState { return test.logs }, false).ServeHTTP(w, httptest.NewRequest("GET", "/health", nil))
+		healthHandler(func() []LogState { return test.logs }, true).ServeHTTP(ready, httptest.NewRequest("GET", "/ready", nil))
+		if ready.Code != test.ready {
+			t.Errorf("%d logs, ready: %d %s", len(test.logs), ready.Code, ready.Body)
+		}
 		var h Health
 		if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil {
 			t.Fatal(err)
 		}
-		if w.Code != test.code || h.Status != test.status || len(h.Logs) != len(test.logs) {
+		if w.Code != test.health || h.Status != test.status || len(h.Logs) != len(test.logs) {
 			t.Errorf("%d logs: %d %s", len(test.logs), w.Code, w.Body)
 		}
 		if w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") != "no-store" {
@@ -100,6 +113,7 @@ func TestAdmin(t *testing.T) {
 		{"GET", "/metrics", 200, "go_goroutines"},
 		{"GET", "/metrics", 200, "process_open_fds"},
 		{"GET", "/health", 503, `"status": "starting"`},
+		{"GET", "/ready", 503, `"status": "starting"`},
 		{"GET", "/debug/pprof/", 200, "goroutine"},
 		{"GET", "/debug/pprof/goroutine?debug=1", 200, "goroutine profile"},
 		{"GET", "/", 200, build.String()},
@@ -313,7 +327,7 @@ func TestPages(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") })
 	h := NewAdmin(AdminOptions{Registry: r, Logs: func() []LogState { return nil }, Pages: []Page{{"/rounds", page}},
 		Notes: func() []string { return []string{"one", "two"} }})
-	for path, want := range map[string]string{"/rounds": "the page", "/": "\n\none\ntwo\n\n/health\n/metrics\n/rounds\n/debug/pprof/\n"} {
+	for path, want := range map[string]string{"/rounds": "the page", "/": "\n\none\ntwo\n\n/health\n/ready\n/metrics\n/rounds\n/debug/pprof/\n"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if w.Code != http.StatusOK || !strings.HasSuffix(w.Body.String(), want) {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-ct/daybook/internal/obs"
 	"github.com/daybook-ct/daybook/monitor"
 	"github.com/daybook-ct/daybook/sequencer"
 	"github.com/daybook-ct/daybook/storage/posix"
@@ -130,11 +131,17 @@ func testDiskFull(t *testing.T, fill func(*testing.T, string) func()) {
 	}
 	published := r.status().Published
 	await(t, "a later checkpoint", func() bool { return r.status().Published.After(published) })
-	if code, h := r.health(); code != 200 {
+	if code, h := r.health(); code != 200 || h.Status != obs.StatusRefusing || !strings.Contains(h.Logs[0].Reason, "too little is free") {
 		t.Errorf("health %d %+v", code, h)
+	}
+	if code, body := request(t, "GET", r.AdminAddr(), "", "/ready", nil); code != 503 {
+		t.Errorf("ready %d %s", code, body)
 	}
 	free()
 	await(t, "entries are taken again", func() bool { return submit() == 200 })
+	if code, body := request(t, "GET", r.AdminAddr(), "", "/ready", nil); code != 200 {
+		t.Errorf("ready with space again: %d %s", code, body)
+	}
 	for range 20 {
 		if submit() != 200 {
 			t.Fatal("refused after space was freed")

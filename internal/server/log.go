@@ -359,7 +359,7 @@ func (l *openLog) close() error {
 func (l *openLog) state() obs.LogState {
 	s := l.sequencer.Status()
 	return obs.LogState{Name: l.o.Name, Origin: l.id.Origin, Interval: l.o.Interval, Size: s.Tree.N,
-		Published: s.Published, Draining: s.Draining, Halted: s.Halted}
+		Published: s.Published, Draining: s.Draining, Halted: s.Halted, Refusing: s.Blocked}
 }
 
 // announce says at the start what is served and how fast it may go.
