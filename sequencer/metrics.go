@@ -68,7 +68,7 @@ type metrics struct {
 	walBusy     prometheus.Counter
 	clockAhead  prometheus.Gauge
 	mended      prometheus.Counter
-	compared    prometheus.Gauge // registered only if there is something to compare with
+	compared    prometheus.Gauge
 }
 
 type intakeLabels struct {
@@ -115,7 +115,7 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 		mended: prometheus.NewCounter(prometheus.CounterOpts{Name: "daybook_issuers_mended_total",
 			Help: "Issuers that were in the storage with wrong bytes and were written again."}),
 		compared: prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_public_checkpoint_compared",
-			Help: "1 if the public checkpoint was compared with the lock at the start, 0 if it could not be fetched."}),
+			Help: "0 if the public checkpoint, which is compared with the lock at the start, could not be fetched; else 1."}),
 	}
 	steps := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "daybook_round_step_seconds",
 		Help: "Duration of each step of a round.", Buckets: slow}, []string{"step"})
@@ -126,16 +126,17 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 	capacity := prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_capacity_entries_per_second",
 		Help: "pool_size / interval; 0 if the pool has no limit."})
 	for _, c := range []prometheus.Collector{m.intakes, m.round, m.rounds, m.roundSize, m.skipped, m.slowRounds,
-		m.entries, m.size, m.timestamp, m.halted, m.remembering, m.forgotten, m.walFrames, m.walBusy, m.clockAhead, m.mended,
+		m.entries, m.size, m.timestamp, m.halted, m.remembering, m.forgotten, m.walFrames, m.walBusy, m.clockAhead, m.mended, m.compared,
 		steps, wait, hold, capacity} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
-	if c.Public != nil {
-		if err := r.Register(m.compared); err != nil {
-			return nil, err
-		}
+	if c.Public == nil {
+		m.compared.Set(1)
+	}
+	for _, o := range []RoundOutcome{RoundOK, RoundRefused, RoundHalted} { // one that is absent hides its first event from increase()
+		m.rounds.WithLabelValues(string(o))
 	}
 	capacity.Set(float64(c.PoolSize) / c.Interval.Seconds())
 	for s := range m.steps {

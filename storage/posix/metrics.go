@@ -1,7 +1,9 @@
 package posix
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +18,7 @@ type metrics struct {
 	registerer prometheus.Registerer // may be nil
 	operations *prometheus.HistogramVec
 	fsyncs     prometheus.Counter
+	syncErrors prometheus.Counter
 	synced     atomic.Int64 // the same number, to be read
 }
 
@@ -32,11 +35,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "daybook_storage_fsyncs_total",
 			Help: "fsync calls on files and directories of the storage directory.",
 		}),
+		syncErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "daybook_storage_fsync_errors_total",
+			Help: "fsync calls there that failed, of which the first ends all writing.",
+		}),
 	}
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.operations, m.fsyncs}
+	return []prometheus.Collector{m.operations, m.fsyncs, m.syncErrors}
 }
 
 func (m *metrics) register() error {
@@ -63,10 +70,14 @@ func (m *metrics) unregister() {
 
 // counting wraps a file layer to count its fsyncs.
 func (m *metrics) counting(fsys durable.FS) durable.FS {
-	return durable.Hook(fsys, durable.Hooks{After: func(c durable.Call, _ error) {
+	return durable.Hook(fsys, durable.Hooks{After: func(c durable.Call, err error) {
 		if c.Op == durable.OpSync || c.Op == durable.OpSyncDir {
 			m.fsyncs.Inc()
 			m.synced.Add(1)
+			// A folder that is not there yet need not be synced.
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				m.syncErrors.Inc()
+			}
 		}
 	}})
 }

@@ -170,25 +170,35 @@ func TestLeftoversGo(t *testing.T) {
 // nothing is written after it.
 func TestSyncErrorIsFatal(t *testing.T) {
 	for _, op := range []durable.Op{durable.OpSync, durable.OpSyncDir} {
-		s := openTest(t, t.TempDir(), Options{})
+		reg := prometheus.NewRegistry()
+		s := openTest(t, t.TempDir(), Options{Metrics: reg})
 		put(t, s, "checkpoint", "a")
 		fsys, err := durable.OpenOS(s.path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		failing := true
-		s.dir = durable.NewDir(durable.Hook(fsys, durable.Hooks{Before: func(c durable.Call) error {
+		s.dir = durable.NewDir(s.metrics.counting(durable.Hook(fsys, durable.Hooks{Before: func(c durable.Call) error {
 			if failing && c.Op == op {
 				return errors.New("input/output error")
 			}
 			return nil
-		}}))
+		}})))
 		if err := s.Put(t.Context(), storage.Object{Name: "checkpoint", Data: []byte("b")}); !errors.Is(err, storage.ErrNotDurable) {
 			t.Errorf("%s: %v", op, err)
 		}
 		failing = false
 		if err := s.Put(t.Context(), storage.Object{Name: "checkpoint", Data: []byte("c")}); !errors.Is(err, storage.ErrNotDurable) {
 			t.Errorf("%s: after an fsync error a put returns %v", op, err)
+		}
+		metrics, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range metrics {
+			if n := m.GetMetric()[0].GetCounter().GetValue(); m.GetName() == "daybook_storage_fsync_errors_total" && n != 1 {
+				t.Errorf("%s: %v fsync errors are counted", op, n)
+			}
 		}
 	}
 }
