@@ -44,6 +44,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			chosen = append(chosen, m)
 		}
 	}
+	if len(chosen) == 0 {
+		return fmt.Errorf("no mutation is called like %q", *only)
+	}
 	b, err := newBench()
 	if err != nil {
 		return err
