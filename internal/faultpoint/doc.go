@@ -1,5 +1,6 @@
 // Package faultpoint lets crash tests end the real program, or fail one of its
-// file operations, at a place that is named and counted.
+// file operations, at a place that is named and counted, and lets power tests
+// run it without its fsyncs.
 //
 // It does something only in binaries built with -tags faultpoints. Everywhere
 // else [Enabled] is a constant false, so that the compiler leaves out what is
@@ -18,4 +19,10 @@ const (
 	RecoverPublish  = "recover.publish"
 	RecoverRemember = "recover.remember"
 	RecoverDiscard  = "recover.discard"
+)
+
+// Names of the stores that can go without fsync.
+const (
+	Storage = "storage"
+	Cache   = "cache"
 )

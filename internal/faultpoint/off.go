@@ -12,3 +12,6 @@ func At(string, bool) error { return nil }
 
 // Now is time.Now.
 func Now() time.Time { return time.Now() }
+
+// Unsynced is false.
+func Unsynced(string) bool { return false }

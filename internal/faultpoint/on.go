@@ -32,6 +32,10 @@ const (
 	// clockVariable names a file that holds by how much the clock of rounds
 	// is wrong, as time.ParseDuration takes it. It is read each time.
 	clockVariable = "DAYBOOK_FAULT_CLOCK"
+
+	// unsyncedVariable names stores, separated by commas, that are not to be
+	// made durable: see Unsynced.
+	unsyncedVariable = "DAYBOOK_FAULT_UNSYNCED"
 )
 
 type fault struct {
@@ -157,4 +161,15 @@ func Now() time.Time {
 		return now // it is being written
 	}
 	return now.Add(offset)
+}
+
+// Unsynced tells whether a store, [Storage] or [Cache], is to go without fsync,
+// which shows what that is good for when the power is cut.
+func Unsynced(store string) bool {
+	for name := range strings.SplitSeq(os.Getenv(unsyncedVariable), ",") {
+		if name == store {
+			return true
+		}
+	}
+	return false
 }

@@ -295,7 +295,7 @@ func (l *openLog) openHandlers(signer *checkpoint.Signer, proxies []netip.Prefix
 // openCache opens the dedup cache. One that is missing is made: losing it costs
 // duplicates only (S8).
 func openCache(o LogOptions, logger *slog.Logger, metrics prometheus.Registerer) (db *cache.DB, made bool, err error) {
-	options := cache.Options{PageCache: o.PageCache, Logger: logger, Metrics: metrics}
+	options := cache.Options{PageCache: o.PageCache, Statfs: cacheFilesystem(), Logger: logger, Metrics: metrics}
 	db, err = cache.Open(o.CachePath, options)
 	if errors.Is(err, fs.ErrNotExist) {
 		options.Create, made = true, true

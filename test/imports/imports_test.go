@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"config":                       {"checkpoint", "internal/server/prefix"},
 	"internal/server/prefix":       {},
 	"internal/durable/durabletest": {"internal/durable"},
-	"internal/server": {"cache", "cert", "checkpoint", "internal/durable", "internal/fsck", "internal/obs", "internal/rounds", "internal/server/prefix", "readpath", "sequencer", "storage", "storage/posix",
+	"internal/server": {"cache", "cert", "checkpoint", "internal/durable", "internal/faultpoint", "internal/fsck", "internal/obs", "internal/rounds", "internal/server/prefix", "readpath", "sequencer", "storage", "storage/posix",
 		"storage/sqlitelock", "submission", "submission/rootsource", "tlog"},
 	// Only the command knows the configuration, and it may know everything.
 	"cmd/daybook": {"*"},
