@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"zombiezen.com/go/sqlite"
 
+	"github.com/daybook-ct/daybook/internal/durable"
 	"github.com/daybook-ct/daybook/storage"
 )
 
@@ -149,6 +150,10 @@ func open(path string, o *Options) (_ *DB, err error) {
 		return nil, err
 	}
 	if err := checkFile(path, o.Create); err != nil {
+		return nil, err
+	}
+	// The process before may have met an fsync that failed: see durable.Reread.
+	if err := durable.Reread(path + "-wal"); err != nil {
 		return nil, err
 	}
 	fsType, statfsErr := o.Statfs(filepath.Dir(path))

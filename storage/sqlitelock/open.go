@@ -53,6 +53,15 @@ func open(path string, o Options) (_ *Lock, err error) {
 	if missing {
 		flags |= sqlite.OpenCreate
 	}
+	// Not the database itself: closing a file takes SQLite's locks on it away
+	// from the whole process. It needs it less, see foldWAL.
+	wal, err := walOf(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := durable.Reread(wal); err != nil {
+		return nil, err
+	}
 	conn, err := sqlite.OpenConn(path, flags)
 	if err != nil {
 		return nil, err
@@ -66,9 +75,12 @@ func open(path string, o Options) (_ *Lock, err error) {
 	if err := prepareDatabase(conn, o.Create); err != nil {
 		return nil, err
 	}
+	if err := foldWAL(conn, wal); err != nil {
+		return nil, err
+	}
 	// The database and its WAL may have been made just now, or by a process
 	// that crashed before their names were durable.
-	if err := durable.SyncDir(filepath.Dir(path)); err != nil {
+	if err := durable.SyncDir(filepath.Dir(wal)); err != nil {
 		return nil, err
 	}
 	l := &Lock{path: path, busyTimeout: o.BusyTimeout, turn: make(chan struct{}, 1), conn: conn}
@@ -80,6 +92,42 @@ func open(path string, o Options) (_ *Lock, err error) {
 	conn.SetBusyTimeout(0) // from now on it is waitWhileBusy that waits
 	l.turn <- struct{}{}
 	return l, nil
+}
+
+// walOf returns the WAL of a database, which stands beside the file that a
+// symbolic link leads to.
+func walOf(path string) (string, error) {
+	target, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) { // it is to be made
+		target, err = path, nil
+	}
+	return target + "-wal", err
+}
+
+// foldWAL makes what is read of the lock durable before anybody acts on it, and
+// lets the WAL begin anew. The process before may have been killed before its
+// last fsync, or have met one that failed. What it wrote then is not on disk,
+// though it is read from the page cache if that could not be dropped; and what
+// would be appended to it would be lost with it when the power fails. The pages
+// of the database itself are sound: SQLite uses a WAL anew only after an fsync
+// of the database has succeeded, and until then this writes them again.
+func foldWAL(conn *sqlite.Conn, wal string) error {
+	switch busy, err := text(conn, "PRAGMA wal_checkpoint(TRUNCATE)"); {
+	case err != nil:
+		return fmt.Errorf("folding its WAL back: %w", err)
+	case busy != "0":
+		return errors.New("folding its WAL back: another process keeps it busy, with a write or a read transaction: end that first")
+	}
+	// SQLite does not sync the truncation. Older frames must not come back: they
+	// would be read in place of the newer pages of the database.
+	f, err := os.OpenFile(wal, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("syncing its WAL: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("syncing its WAL: %w: %w", durable.ErrSync, err)
+	}
+	return nil
 }
 
 // checkFile reports whether the database has to be made.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -184,4 +185,103 @@ func TestFlippedBits(t *testing.T) {
 	if refused == 0 || wrong == 0 {
 		t.Error("the flipped bits did not reach the tables")
 	}
+}
+
+// TestOpenFoldsWAL: what a lock says after it was opened stands in the database
+// itself, and its WAL begins anew. The WAL of a process that was killed may
+// never have reached the disk.
+func TestOpenFoldsWAL(t *testing.T) {
+	path, id := filepath.Join(t.TempDir(), "lock.db"), [32]byte{1}
+	l, err := Open(path, Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Create(t.Context(), id, []byte("one")), l.Swap(t.Context(), id, []byte("one"), []byte("two"))); err != nil {
+		t.Fatal(err)
+	}
+	killed := copyLock(t, path, "", "-wal")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(killed + "-wal"); err != nil || info.Size() == 0 {
+		t.Fatalf("the copy has no WAL: %v", err)
+	}
+	if got := fetch(t, copyLock(t, killed, ""), id); got == "two" {
+		t.Fatal("the database has the last register without its WAL: nothing is tested")
+	}
+	// A link, as the WAL stands where it leads.
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(killed, link); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = Open(link, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(killed + "-wal"); err != nil || info.Size() != 0 {
+		t.Errorf("the WAL does not begin anew: %v, %v", info, err)
+	}
+	if got := fetch(t, copyLock(t, killed, ""), id); got != "two" {
+		t.Errorf("the database alone has the register %q", got)
+	}
+	if err := errors.Join(l.Swap(t.Context(), id, []byte("two"), []byte("three")), l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOpenWaitsForReaders: a WAL that somebody reads cannot begin anew.
+func TestOpenWaitsForReaders(t *testing.T) {
+	path, id := filepath.Join(t.TempDir(), "lock.db"), [32]byte{1}
+	l, err := Open(path, Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Create(t.Context(), id, []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{"BEGIN", "SELECT * FROM checkpoints"} {
+		if err := sqlitex.ExecuteTransient(c, sql, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if second, err := Open(path, Options{BusyTimeout: 10 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), "another process keeps it busy") {
+		t.Errorf("opened beside a reader: %v, %v", second, err)
+	}
+	if err := errors.Join(c.Close(), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyLock copies some files of a database to a new directory.
+func copyLock(t *testing.T, path string, suffixes ...string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "lock.db")
+	for _, suffix := range suffixes {
+		b, err := os.ReadFile(path + suffix)
+		if err := errors.Join(err, os.WriteFile(to+suffix, b, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// fetch reads a register without the code under test, "" if there is none.
+func fetch(t *testing.T, path string, id [32]byte) (body string) {
+	t.Helper()
+	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = sqlitex.ExecuteTransient(c, "SELECT body FROM checkpoints WHERE logID = ?", &sqlitex.ExecOptions{Args: []any{id[:]},
+		ResultFunc: func(row *sqlite.Stmt) error { body = row.ColumnText(0); return nil }})
+	if err != nil && !strings.Contains(err.Error(), "no such table") {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return body
 }

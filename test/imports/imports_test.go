@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"storage/storagetest":   {"storage", "storage/memory", "tlog"},
 	"storage/posix":         {"storage", "tlog", "internal/durable", "internal/faultpoint"},
 	"storage/sqlitelock":    {"storage", "internal/durable"},
-	"cache":                 {"storage", "tlog"},
+	"cache":                 {"storage", "tlog", "internal/durable"},
 	"sequencer":             {"storage", "checkpoint", "tlog", "internal/faultpoint"},
 	"submission":            {"sequencer", "cert", "checkpoint", "tlog"},
 	"submission/rootsource": {"submission", "cert", "storage", "internal/server/prefix"},
