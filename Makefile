@@ -10,8 +10,9 @@ COUNT      ?= 1000
 SEEDS      ?= 10000
 KILLS      ?= 500
 FLIPS      ?= 25
+CUTS       ?= 60
 
-.PHONY: help build demo test lint unit difftest conformance sim mutate crash crash-long bench bench-floor perf fuzz clean
+.PHONY: help build demo test lint unit difftest conformance sim mutate crash crash-long power bench bench-floor perf fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,7 +39,7 @@ lint: ## gofmt, vet, staticcheck, errcheck, go mod tidy
 	cd cert/difftest && go mod tidy -diff && go vet ./...
 
 unit: ## all tests, with the race detector; of test/crash the kills (make crash has the rest)
-	go test -race -timeout 15m $$(go list ./... | grep -v /test/crash)
+	go test -race -timeout 15m $$(go list ./... | grep -vE '/test/(crash|power)$$')
 	go test -timeout 10m -run 'TestKills' ./test/crash
 
 difftest: ## the certificate parser against certificate-transparency-go's
@@ -60,6 +61,10 @@ crash: ## kill the real program forty times, and spoil what it stands on
 
 crash-long: ## the same with KILLS kills and FLIPS bits in each kind of file; SEED decides which
 	go test -count 1 -timeout 3h -v -run 'Kills|RandomFlips|Suspended$$' ./test/crash -kills $(KILLS) -flips $(FLIPS) -pause 30s -seed $(or $(SEED),1)
+
+power: ## cut the power of a machine CUTS times, and of logs without their fsyncs; needs Debian and root (SEED, ACCEL=kvm)
+	sh test/power/setup.sh bin/power
+	go test -count 1 -timeout 3h -v ./test/power -cuts $(CUTS) -seed $(or $(SEED),1) -accel $(or $(ACCEL),tcg)
 
 bench: ## benchmarks of intake, round, cache, parser, signatures
 	go test -run '^$$' -bench . -benchmem ./...

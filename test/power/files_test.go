@@ -107,12 +107,7 @@ func extract(t testing.TB, d *disk.Disk) (dir, files string) {
 	}
 	image := imageOf(t, d, dir)
 	files = filepath.Join(dir, "log")
-	if out, err := exec.Command("e2fsck", "-p", image).CombinedOutput(); err != nil {
-		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1 stands for mended
-			t.Fatalf("e2fsck: %v\n%s", err, out)
-		}
-	}
-	run1(t, "e2fsck", "-fn", image)
+	mend(t, image)
 	if err := os.Mkdir(files, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +117,17 @@ func extract(t testing.TB, d *disk.Disk) (dir, files string) {
 	}
 	configure(t, files, "127.0.0.1:0")
 	return dir, files
+}
+
+// mend replays the journal of the ext4 in an image.
+func mend(t testing.TB, image string) {
+	t.Helper()
+	if out, err := exec.Command("e2fsck", "-p", image).CombinedOutput(); err != nil {
+		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1 stands for mended
+			t.Fatalf("e2fsck: %v\n%s", err, out)
+		}
+	}
+	run1(t, "e2fsck", "-fn", image)
 }
 
 func imageOf(t testing.TB, d *disk.Disk, dir string) string {

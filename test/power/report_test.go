@@ -24,7 +24,8 @@ type counts struct {
 	temps, bundles                              int
 	refused                                     map[string]int
 	unusable                                    map[string]int // after a start, by how submissions failed
-	lostPromises, lostIn, faulty, fsck          int
+	lostPromises, lostIn, faulty                int
+	fsck, fsckCopies                            int
 	cacheDamaged, cacheWrong                    int
 }
 
@@ -47,7 +48,7 @@ func (n *counts) table() string {
 	row("cuts after which the log started; did not", "%d; %s", n.recovered, tally(n.refused))
 	row("cuts after which a monitor found a fault", "%d", n.faulty)
 	row("cuts after which submissions failed", "%s", tally(n.unusable))
-	row("cuts after which `daybook fsck` found something", "%d", n.fsck)
+	row("cuts after which `daybook fsck` found damage; found only entries logged twice", "%d; %d", n.fsck, n.fsckCopies)
 	row("rounds finished by recovery, on the machine; from its image", "%d; %d", n.finished, n.hostFinished)
 	row("temporary files and bundles left by cuts; served", "%d and %d; 0", n.temps, n.bundles)
 	row("dedup caches damaged; rows of them wrong", "%d; %d", n.cacheDamaged, n.cacheWrong)

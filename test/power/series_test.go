@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +34,7 @@ type series struct {
 
 // run makes so many cuts of machines, and several of copies before each.
 func (s *series) run(t *testing.T, cuts, copies int) {
-	s.n.refused, s.n.unusable, s.n.policies = map[string]int{}, map[string]int{}, map[disk.Policy]int{}
+	s.start()
 	for s.n.cuts < cuts && !t.Failed() {
 		s.n.logs++
 		d, id := create(t)
@@ -44,11 +45,22 @@ func (s *series) run(t *testing.T, cuts, copies int) {
 		if d != nil {
 			s.last(t, d, u)
 		}
-		s.n.promised += u.count()
-		s.n.moved += len(u.moved)
-		s.n.repeated += u.repeated
-		s.n.checkpoints += len(u.seen)
+		s.users(u)
 	}
+}
+
+func (s *series) start() {
+	if s.n.policies == nil {
+		s.n.refused, s.n.unusable, s.n.policies = map[string]int{}, map[string]int{}, map[disk.Policy]int{}
+	}
+}
+
+// users adds the counts of a log's users.
+func (s *series) users(u *users) {
+	s.n.promised += u.count()
+	s.n.moved += len(u.moved)
+	s.n.repeated += u.repeated
+	s.n.checkpoints += len(u.seen)
 }
 
 // life is one life of a machine, from its start to a cut. It returns the disk
@@ -155,7 +167,7 @@ func (s *series) last(t *testing.T, d *disk.Disk, u *users) {
 	}
 	s.n.entries += u.last.Tree.N
 	s.n.twice += u.last.Tree.N - int64(u.count())
-	if a := m.must(t, "run", []string{"fsck", "-c", "daybook.yaml", "--all"}, nil); a.Code != 0 {
+	if a := m.must(t, "run", append([]string{"fsck", "-c", "daybook.yaml"}, fsckFlags...), nil); a.Code != 0 && !s.harmlessFindings(a.Output) {
 		t.Fatalf("daybook fsck on the machine: exit code %d\n%s", a.Code, a.Output)
 	}
 	m.off(t)
@@ -244,12 +256,27 @@ func (s *series) usable(t *testing.T, p *process, u *users, files string) (ok bo
 	if temps, bundles := leftovers(t, files); len(temps)+len(bundles) > 0 {
 		s.fail(t, "left after an orderly end: %v %v", temps, bundles)
 	}
-	out, err := exec.Command(s.program.binary(t), "fsck", "-c", filepath.Join(files, "daybook.yaml"), "--all").CombinedOutput()
-	if err != nil {
+	out, err := exec.Command(s.program.binary(t), append([]string{"fsck", "-c", filepath.Join(files, "daybook.yaml")}, fsckFlags...)...).CombinedOutput()
+	if err != nil && !s.harmlessFindings(string(out)) {
 		s.n.fsck++
 		s.fail(t, "daybook fsck: %v\n%s", err, out)
 		return false
 	}
+	return true
+}
+
+var fsckFlags = []string{"--all", "--print", "1000000"}
+
+// harmlessFindings reports whether daybook fsck has found nothing but rows of
+// entries that were logged a second time, as the cache had lost the first (S8).
+func (s *series) harmlessFindings(out string) bool {
+	_, rest, _ := strings.Cut(out, "\nfound ")
+	found, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, err := strconv.Atoi(strings.ReplaceAll(found, ",", ""))
+	if err != nil || n != strings.Count(out, ", which does no harm\n") {
+		return false
+	}
+	s.n.fsckCopies++
 	return true
 }
 
