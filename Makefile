@@ -12,7 +12,7 @@ KILLS      ?= 500
 FLIPS      ?= 25
 CUTS       ?= 60
 
-.PHONY: help build demo test lint unit difftest conformance sim mutate crash crash-long power bench bench-floor perf fuzz clean
+.PHONY: help build demo test lint unit difftest conformance sim mutate crash crash-long power incident bench bench-floor bench-scale perf pgo-profile fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,9 @@ bench: ## benchmarks of intake, round, cache, parser, signatures
 
 bench-floor: ## the floor that signatures set, and what an entry costs in floors
 	go test -count 1 -v -run TestCostInFloors -bench Floor ./test/perf
+
+bench-scale: build ## by rows of the dedup cache, size of the tree, open connections (DIR= keeps the caches; ROWS=1e8 PARTS=cache FILTER=1.5 by hand)
+	go run ./test/scale -dir $(or $(DIR),bin/scale) $(if $(PARTS),-parts $(PARTS)) $(if $(ROWS),-rows $(ROWS)) $(if $(SIZES),-sizes $(SIZES)) $(if $(FILTER),-filter $(FILTER))
 
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; for pkg in $$(go list ./...); do \
