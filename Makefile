@@ -25,7 +25,7 @@ demo: build ## run a log, submit COUNT chains, verify all of it, go on serving (
 	./bin/daybook demo --count $(COUNT) $(if $(ONCE),--once)
 
 perf: ## cost of an entry in floors, against the recorded ratio
-	go test -count 1 -v -run TestCostInFloors ./test/perf
+	go test -count 1 -v -run InFloors ./test/perf
 
 test: lint unit difftest perf ## everything that tells whether a change can be trusted
 	$(MAKE) --no-print-directory demo ONCE=1
@@ -70,7 +70,7 @@ bench: ## benchmarks of intake, round, cache, parser, signatures
 	go test -run '^$$' -bench . -benchmem ./...
 
 bench-floor: ## the floor that signatures set, and what an entry costs in floors
-	go test -count 1 -v -run TestCostInFloors -bench Floor ./test/perf
+	go test -count 1 -v -run InFloors -bench Floor ./test/perf
 
 bench-scale: build ## by rows of the dedup cache, size of the tree, open connections (DIR= keeps the caches; ROWS=1e8 PARTS=cache FILTER=1.5 by hand)
 	go run ./test/scale -dir $(or $(DIR),bin/scale) $(if $(PARTS),-parts $(PARTS)) $(if $(ROWS),-rows $(ROWS)) $(if $(SIZES),-sizes $(SIZES)) $(if $(FILTER),-filter $(FILTER))
