@@ -75,6 +75,12 @@ bench-floor: ## the floor that signatures set, and what an entry costs in floors
 bench-scale: build ## by rows of the dedup cache, size of the tree, open connections (DIR= keeps the caches; ROWS=1e8 PARTS=cache FILTER=1.5 by hand)
 	go run ./test/scale -dir $(or $(DIR),bin/scale) $(if $(PARTS),-parts $(PARTS)) $(if $(ROWS),-rows $(ROWS)) $(if $(SIZES),-sizes $(SIZES)) $(if $(FILTER),-filter $(FILTER))
 
+pgo-profile: build ## write cmd/daybook/default.pgo, with which go build then optimizes the program
+	go run ./test/scale -parts profile -dir bin/scale
+
+pgo-compare: build ## what an entry costs with such a profile, which is not kept there, and without it
+	go run ./test/scale -parts profile,pgo -profile bin/scale/load.pgo -dir bin/scale
+
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; for pkg in $$(go list ./...); do \
 	  for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \

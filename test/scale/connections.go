@@ -37,22 +37,16 @@ const (
 
 // measureConnections measures what idle keep-alive connections cost a log in
 // memory, and whether it still answers beside them.
-func measureConnections(ctx context.Context, o *options) (err error) {
+func measureConnections(ctx context.Context, o *options) error {
 	n, err := connectionsPossible(o)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(o.dir, "dev-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := startDev(ctx, o.daybook, dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.stop()) }()
+	return withDev(ctx, o, o.daybook, func(d *dev) error { return measureOpen(ctx, o, d, n) })
+}
 
+// measureOpen measures n idle connections to a log.
+func measureOpen(ctx context.Context, o *options, d *dev, n int) error {
 	ca, err := d.ca()
 	if err != nil {
 		return err
@@ -208,8 +202,6 @@ func (d *dev) memory(ctx context.Context) (u usage, err error) {
 }
 
 func get(ctx context.Context, url string) (body string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err

@@ -22,27 +22,35 @@ import (
 
 // options say what is measured.
 type options struct {
-	parts   []string
-	dir     string        // of everything that is written
-	rows    []int64       // of dedup caches
-	sizes   []int64       // of trees
-	rounds  int           // for each size
-	filter  float64       // bytes of negative filter for a row; 0 measures none
-	time    time.Duration // for each measurement that takes as many samples as it gets
-	conns   int           // connections
-	daybook string        // the program
-	out     io.Writer     // tables
-	log     io.Writer     // progress
+	parts    []string
+	dir      string        // of everything that is written
+	rows     []int64       // of dedup caches
+	sizes    []int64       // of trees
+	rounds   int           // for each size
+	filter   float64       // bytes of negative filter for a row; 0 measures none
+	time     time.Duration // for each measurement that takes as many samples as it gets
+	conns    int           // connections
+	daybook  string        // the program
+	profile  string        // CPU profile of a log
+	clients  int           // that load it
+	turns    int           // of each build
+	loadTime time.Duration // of each turn
+	out      io.Writer     // tables
+	log      io.Writer     // progress
 }
 
-// parts are what can be measured, in this order.
-var parts = []struct {
+type part struct {
 	name string
 	run  func(context.Context, *options) error
-}{
+}
+
+// parts are what can be done, in this order.
+var parts = []part{
 	{"cache", measureCaches},
 	{"rounds", measureRounds},
 	{"connections", measureConnections},
+	{"profile", takeProfile},
+	{"pgo", comparePGO},
 }
 
 func main() {
@@ -61,7 +69,7 @@ func main() {
 func parse(args []string) (*options, error) {
 	o := &options{out: os.Stdout, log: os.Stderr}
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
-	names := flags.String("parts", "cache,rounds,connections", "what to measure, separated by commas")
+	names := flags.String("parts", "cache,rounds,connections", "what to measure, separated by commas; also profile and pgo")
 	rows := flags.String("rows", "1e5,1e6,1e7", "rows of the dedup caches")
 	sizes := flags.String("sizes", "1e3,1e4,1e5,1e6,1e7", "sizes of the trees")
 	flags.StringVar(&o.dir, "dir", filepath.Join("bin", "scale"), "`directory` for the databases, which are kept, and for logs, which are not")
@@ -70,6 +78,10 @@ func parse(args []string) (*options, error) {
 	flags.DurationVar(&o.time, "time", 5*time.Second, "of each measurement of a dedup cache")
 	flags.IntVar(&o.conns, "connections", 10_000, "idle connections")
 	flags.StringVar(&o.daybook, "daybook", filepath.Join("bin", "daybook"), "the `program`")
+	flags.StringVar(&o.profile, "profile", filepath.Join("cmd", "daybook", "default.pgo"), "`file` that part profile writes and part pgo builds with")
+	flags.IntVar(&o.clients, "clients", 1000, "that load a log, in parts profile and pgo")
+	flags.IntVar(&o.turns, "turns", 3, "of each build, in part pgo")
+	flags.DurationVar(&o.loadTime, "load", 10*time.Second, "of each turn; a profile is taken over twice as long")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -86,8 +98,8 @@ func parse(args []string) (*options, error) {
 	for name := range strings.SplitSeq(*names, ",") {
 		o.parts = append(o.parts, strings.TrimSpace(name))
 	}
-	if o.rounds < 1 || o.conns < 1 || o.time <= 0 || o.filter < 0 {
-		return nil, errors.New("-rounds, -connections and -time must be positive, and -filter not negative")
+	if o.rounds < 1 || o.conns < 1 || o.turns < 1 || o.clients < 1 || o.time <= 0 || o.loadTime < time.Second || o.filter < 0 {
+		return nil, errors.New("-rounds, -connections, -clients, -turns and -time must be positive, -load at least a second, and -filter not negative")
 	}
 	return o, nil
 }
@@ -107,12 +119,7 @@ func numbers(list string) ([]int64, error) {
 
 func run(ctx context.Context, o *options) error {
 	for _, name := range o.parts {
-		if !slices.ContainsFunc(parts, func(p struct {
-			name string
-			run  func(context.Context, *options) error
-		}) bool {
-			return p.name == name
-		}) {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
 			return fmt.Errorf("there is no part %q", name)
 		}
 	}

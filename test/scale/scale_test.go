@@ -36,7 +36,8 @@ func TestRun(t *testing.T) {
 		t.Fatalf("building the program: %v\n%s", err, out)
 	}
 	var out bytes.Buffer
-	o := small(t, &out, "-daybook", daybook)
+	profile := filepath.Join(t.TempDir(), "profile")
+	o := small(t, &out, "-daybook", daybook, "-parts", "cache,rounds,connections,profile", "-profile", profile, "-clients", "20", "-load", "1s")
 	if err := run(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +55,9 @@ func TestRun(t *testing.T) {
 		if !regexp.MustCompile(want).Match(out.Bytes()) {
 			t.Errorf("output lacks %s:\n%s", want, &out)
 		}
+	}
+	if b, err := os.ReadFile(profile); err != nil || !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
+		t.Errorf("the profile is not compressed: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(o.dir, "*"))
 	if err != nil {
@@ -216,6 +220,7 @@ func TestParse(t *testing.T) {
 		{"-sizes 0", "no whole number"},
 		{"-rounds 0", "must be positive"},
 		{"-filter -1", "must be positive"},
+		{"-load 1ms", "must be positive"},
 		{"more", `argument "more"`},
 	} {
 		if _, err := parse(strings.Fields(c.arguments)); err == nil || !strings.Contains(err.Error(), c.want) {
