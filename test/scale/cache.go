@@ -31,6 +31,9 @@ const (
 	leastRounds = 5
 )
 
+// errWrong means that the cache has not what it should, or more.
+var errWrong = errors.New("a key that was put was not found, or one that was not put was: remove the file, which is made anew")
+
 // state is what of a cache is in memory when it is measured.
 type state string
 
@@ -237,8 +240,10 @@ func (m *cacheMeter) once(ctx context.Context, s state, pageCache int64, with *f
 func (m *cacheMeter) touch(ctx context.Context, db *cache.DB, n int64) error {
 	end := time.Now().Add(warmTime)
 	for i, k := range sortedKeys(max(1, n), m.rows) {
-		if _, ok, err := db.Get(ctx, k); err != nil || !ok {
-			return fmt.Errorf("getting a key that was put: found %v, %w", ok, err)
+		if _, ok, err := db.Get(ctx, k); err != nil {
+			return err
+		} else if !ok {
+			return errWrong
 		}
 		if i%1000 == 0 && time.Now().After(end) {
 			return nil
@@ -262,8 +267,10 @@ func (m *cacheMeter) gets(ctx context.Context, c *opened, r *cacheResult, over f
 			start := time.Now()
 			ok, err := c.get(ctx, key)
 			took := time.Since(start)
-			if err != nil || ok != there {
-				return fmt.Errorf("getting a key that was put: %v, found: %v, %w", there, ok, err)
+			if err != nil {
+				return err
+			} else if ok != there {
+				return errWrong
 			}
 			if there {
 				r.hit = append(r.hit, took)
@@ -288,8 +295,10 @@ func (m *cacheMeter) rounds(ctx context.Context, c *opened, r *cacheResult, over
 		}
 		start := time.Now()
 		for i := range records {
-			if ok, err := c.get(ctx, records[i].Key); err != nil || ok {
-				return fmt.Errorf("getting a new key: found %v, %w", ok, err)
+			if ok, err := c.get(ctx, records[i].Key); err != nil {
+				return err
+			} else if ok {
+				return errWrong
 			}
 		}
 		got := time.Now()

@@ -197,7 +197,7 @@ func (r *roundRun) record(rr sequencer.RoundRecord) {
 		return // the last one, which is empty
 	}
 	if rr.Entries != batch || rr.Outcome != sequencer.RoundOK {
-		r.err = fmt.Errorf("a round of %d entries ended with %s: %w", rr.Entries, rr.Outcome, rr.Cause)
+		r.err = errors.Join(fmt.Errorf("a round of %d entries ended with %s", rr.Entries, rr.Outcome), rr.Cause)
 		r.stop()
 		return
 	}
