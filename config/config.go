@@ -160,6 +160,15 @@ type Log struct {
 	// an IPv6 /64. 0 means no limit.
 	DuplicateRate int `yaml:"duplicate_rate" default:"50"`
 
+	// Networks (CIDR) or addresses to which `duplicate_rate` does not apply, at
+	// most 100: those of somebody who resubmits a lot for good reason, such as a
+	// cross-poster that the operator knows. For IPv6 a network has /64 or less, as
+	// submitters are told apart by that. What they resubmit is counted in
+	// `daybook_duplicates_exempt_total`. They get nothing else by it: in a full
+	// pool their entries give way as those of anybody, so that nobody, known or
+	// not, can crowd out the rest.
+	DuplicateExempt []Network `yaml:"duplicate_exempt,omitempty" example:"[\"192.0.2.0/24\", \"2001:db8:1::/48\"]"`
+
 	// When the log becomes read-only for good, as RFC 3339: from then on
 	// submissions get a 410, and the tree is signed and served as before. Without
 	// it, never.

@@ -106,6 +106,7 @@ func (d *decoder) validateLog(l *Log, key string) {
 	if l.DuplicateRate < 0 {
 		d.fail(key+".duplicate_rate", "%d is negative: write a number per second, like 50, or 0 for no limit", l.DuplicateRate)
 	}
+	d.validateExempt(l.DuplicateExempt, key+".duplicate_exempt")
 	if l.Cache.PageCache <= 0 {
 		d.fail(key+".cache.page_cache", "must be more than 0, like 1GiB")
 	}
@@ -118,6 +119,28 @@ func (d *decoder) validateLog(l *Log, key string) {
 	}
 	if w := l.Window; w != nil && !w.Start.IsZero() && !w.Limit.IsZero() && !w.Start.Before(w.Limit.Time) {
 		d.fail(key+".window", "the limit %v is not after the start %v: no certificate would be taken", w.Limit, w.Start)
+	}
+}
+
+// mostExempt bounds what a duplicate costs, and how many series of metrics
+// there are.
+const mostExempt = 100
+
+func (d *decoder) validateExempt(networks []Network, key string) {
+	if len(networks) > mostExempt {
+		d.fail(key, "has %d networks: write at most %d, or 0 for duplicate_rate, which exempts everybody", len(networks), mostExempt)
+	}
+	for i, n := range networks {
+		key := fmt.Sprintf("%s[%d]", key, i)
+		switch {
+		case n.Addr().Is4In6():
+			d.fail(key, "%v is an IPv4 address within IPv6: write it as IPv4, like 192.0.2.0/24", n)
+		case n.Addr().Is6() && n.Bits() > 64:
+			whole, _ := n.Addr().Prefix(64) // 64 is possible for any IPv6 address
+			d.fail(key, "%v is a part of an IPv6 /64, which counts as one submitter: write %v", n, whole)
+		case slices.Contains(networks[:i], n):
+			d.fail(key, "%v is here twice: remove one", n)
+		}
 	}
 }
 

@@ -110,6 +110,14 @@ func (w *warner) pace(l *Log, key string) {
 	case interval > usualIntervalMost:
 		w.add(key+"interval", "%v is long: submitters give up after about 2s", l.Interval)
 	}
+	for i, n := range l.DuplicateExempt {
+		switch exempt := fmt.Sprintf("%sduplicate_exempt[%d]", key, i); {
+		case l.DuplicateRate == 0:
+			w.add(exempt, "has no effect: duplicate_rate is 0, so nobody is limited")
+		case n.Bits() == 0:
+			w.add(exempt, "%v exempts everybody: name the networks that you know", n)
+		}
+	}
 	if l.Storage.MinFree == 0 {
 		w.add(key+"storage.min_free", "0B means no floor: on a full disk rounds fail, and the log may halt")
 	}

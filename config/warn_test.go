@@ -33,6 +33,8 @@ func TestWarnings(t *testing.T) {
 		{"short interval", with("interval: 20ms"), Host{}, []string{"10: logs[0].interval: 20ms is short"}},
 		{"long interval", with("interval: 2s"), Host{}, []string{"10: logs[0].interval: 2s is long"}},
 		{"small page cache", replace("a.db", "a.db, page_cache: 2MiB"), Host{}, []string{"7: logs[0].cache.page_cache: 2MiB is small"}},
+		{"exempt everybody", with("duplicate_exempt: [10.0.0.0/8, 0.0.0.0/0]"), Host{}, []string{"10: logs[0].duplicate_exempt[1]: 0.0.0.0/0 exempts everybody"}},
+		{"exempt from nothing", with("duplicate_exempt: [10.0.0.0/8]\n    duplicate_rate: 0"), Host{}, []string{"10: logs[0].duplicate_exempt[0]: has no effect: duplicate_rate is 0"}},
 		{"no floor", replace("directory: a", "directory: a, min_free: 0B"), Host{}, []string{"6: logs[0].storage.min_free: 0B means no floor"}},
 		{"page cache over the memory", usual, Host{Memory: 2<<30 - 100<<20}, []string{"2: logs: the page caches of all connections may take 2GiB together, the machine has 1.9 GiB"}},
 		{"no window", minimal, Host{}, []string{"3: logs[0].window: is missing"}},

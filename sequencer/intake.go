@@ -204,9 +204,11 @@ func (l *Log) known(key tlog.Key) *Ticket {
 	return nil
 }
 
+// limitDuplicate returns ErrLimited if the entry, which is known, is one too many
+// of its submitter. The caller is inside the turnstile.
 func (l *Log) limitDuplicate(s *Submission) error {
-	if s.Priority == Low && !l.limiter.allow(s.Submitter, time.Now()) {
-		return ErrLimited
+	if s.Priority != Low || l.exempt.covers(s.Submitter) || l.limiter.allow(s.Submitter, time.Now()) {
+		return nil
 	}
-	return nil
+	return ErrLimited
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,9 @@ type Config struct {
 	// submitter gets answers for; 0 is no limit. Up to ten seconds' worth may
 	// come at once.
 	DuplicateRate float64
+	// DuplicateExempt are networks to whose submitters DuplicateRate does not
+	// apply. Fairness has no exemptions. Optional.
+	DuplicateExempt []netip.Prefix
 	// RememberEvery is how long the keys of published rounds may wait for their
 	// cache put, so that the rounds of that time share one; 0 is a put with every
 	// round. Until then memory answers for them (S6), and the staging bundles
@@ -101,6 +105,7 @@ type Log struct {
 
 	turnstile *turnstile
 	limiter   *limiter // guarded by turnstile
+	exempt    exemptions
 
 	// pool takes admissions; inFlight is the closed pool of the round under
 	// way, until its tickets are resolved; unremembered holds the keys of published

@@ -47,6 +47,7 @@ type metrics struct {
 	tally         tally                  // for the round records
 	intakes       *prometheus.CounterVec // by outcome, priority
 	intakeCached  map[intakeLabels]prometheus.Counter
+	exempt        *prometheus.CounterVec // by network
 	waitSubmitter prometheus.Observer
 	waitSequencer prometheus.Observer
 	holdSubmitter prometheus.Observer
@@ -84,6 +85,8 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 	m := &metrics{
 		intakes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "daybook_intake_total",
 			Help: "Entries at intake, by what became of them."}, []string{"outcome", "priority"}),
+		exempt: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "daybook_duplicates_exempt_total",
+			Help: "Low-priority resubmissions that the duplicate limit did not count, by the exempt network of the configuration that has the submitter."}, []string{"network"}),
 		round: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "daybook_round_seconds",
 			Help: "Duration of whole rounds.", Buckets: slow}),
 		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "daybook_rounds_total",
@@ -125,7 +128,7 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 		Help: "Time spent inside the pool's turnstile.", Buckets: fast}, []string{"party"})
 	capacity := prometheus.NewGauge(prometheus.GaugeOpts{Name: "daybook_capacity_entries_per_second",
 		Help: "pool_size / interval; 0 if the pool has no limit."})
-	for _, c := range []prometheus.Collector{m.intakes, m.round, m.rounds, m.roundSize, m.skipped, m.slowRounds,
+	for _, c := range []prometheus.Collector{m.intakes, m.exempt, m.round, m.rounds, m.roundSize, m.skipped, m.slowRounds,
 		m.entries, m.size, m.timestamp, m.halted, m.remembering, m.forgotten, m.walFrames, m.walBusy, m.clockAhead, m.mended, m.compared,
 		steps, wait, hold, capacity} {
 		if err := r.Register(c); err != nil {

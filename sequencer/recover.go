@@ -65,7 +65,7 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	l := &Log{c: c, log: c.Logger, metrics: m, turnstile: newTurnstile(), limiter: newLimiter(c.DuplicateRate),
+	l := &Log{c: c, log: c.Logger, metrics: m, turnstile: newTurnstile(), limiter: newLimiter(c.DuplicateRate), exempt: newExemptions(c.DuplicateExempt, m.exempt),
 		pool: newPool(c.PoolSize), stored: make(map[tlog.Fingerprint]struct{})}
 	l.status.Store(&Status{})
 	if err := l.recover(ctx); err != nil {

@@ -58,6 +58,9 @@ func logOptions(l *config.Log) server.LogOptions {
 		AcceptAnyEKU:         l.AcceptAnyEKU,
 		RefusePrecertSigning: l.RefusePrecertSigning,
 	}
+	for _, n := range l.DuplicateExempt {
+		o.DuplicateExempt = append(o.DuplicateExempt, n.Prefix)
+	}
 	for _, r := range l.Roots.CCADB {
 		o.CCADB = append(o.CCADB, string(r))
 	}

@@ -32,6 +32,7 @@ logs:
     interval: 1s
     pool_size: 7
     duplicate_rate: 9
+    duplicate_exempt: [192.0.2.7, "2001:db8::/32"]
     sunset: 2027-07-08T00:00:00Z
     rounds: {path: r.jsonl, max_size: 2MiB}
     accept_any_eku: true
@@ -63,7 +64,8 @@ logs:
 			RootFiles: []string{"/d/one.pem", "/d/two.pem"}, CCADB: []string{"/d/three.csv"}, MergeDelayMonitor: true,
 			RoundsPath: "/d/r.jsonl", RoundsSize: 2 << 20,
 			WindowStart: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), WindowLimit: time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC),
-			Interval: time.Second, PoolSize: 7, DuplicateRate: 9, Sunset: time.Date(2027, 7, 8, 0, 0, 0, 0, time.UTC), AcceptAnyEKU: true, RefusePrecertSigning: true,
+			Interval: time.Second, PoolSize: 7, DuplicateRate: 9,
+			DuplicateExempt: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("2001:db8::/32")}, Sunset: time.Date(2027, 7, 8, 0, 0, 0, 0, time.UTC), AcceptAnyEKU: true, RefusePrecertSigning: true,
 		}, {
 			Name: "b", SubmissionPrefix: "https://ct.example.com/b/", MonitoringPrefix: "https://ct.example.com/b/",
 			KeyFile: "/d/b.seed", StorageDirectory: "/d/b", LockPath: "/d/b-lock.db", CachePath: "/d/b.db", PageCache: 1 << 30,

@@ -84,6 +84,8 @@ type LogOptions struct {
 	// DuplicateRate is how many low-priority duplicates a second one network gets
 	// answers for; 0 is no limit.
 	DuplicateRate float64
+	// DuplicateExempt are networks to which DuplicateRate does not apply.
+	DuplicateExempt []netip.Prefix
 	// Sunset is when the log becomes read-only for good; zero is never.
 	Sunset time.Time
 
@@ -213,7 +215,8 @@ func open(ctx context.Context, o LogOptions, proxies []netip.Prefix, roots *root
 		return l, err
 	}
 	metrics = prometheus.WrapRegistererWith(prometheus.Labels{"log": o.Name}, metrics)
-	c := sequencer.Config{Interval: o.Interval, PoolSize: o.PoolSize, DuplicateRate: o.DuplicateRate, RememberEvery: rememberEvery, Sunset: o.Sunset,
+	c := sequencer.Config{Interval: o.Interval, PoolSize: o.PoolSize, DuplicateRate: o.DuplicateRate, DuplicateExempt: o.DuplicateExempt,
+		RememberEvery: rememberEvery, Sunset: o.Sunset,
 		Public: l.publicCheckpoint(), Names: names, Signer: signer, Logger: l.log, Metrics: metrics}
 	store, err := posix.Open(o.StorageDirectory, posix.Options{Logger: l.log, Metrics: metrics})
 	if err != nil {
