@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/daybook-ct/daybook/internal/incident"
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/tlog"
 )
@@ -64,6 +65,9 @@ func (db *DB) lookup(ctx context.Context, key tlog.Key) (p tlog.Position, ok boo
 
 // row reads the row of a key. The caller holds mu.
 func (c *conn) row(key tlog.Key) (p tlog.Position, ok bool, err error) {
+	if incident.Enabled {
+		defer incident.SlowReads()()
+	}
 	c.get.BindBytes(1, key[:])
 	if ok, err = c.get.Step(); ok {
 		p = tlog.Position{Timestamp: c.get.ColumnInt64(0), Index: c.get.ColumnInt64(1)}
@@ -105,6 +109,10 @@ func (db *DB) insert(ctx context.Context, records []storage.Record) (err error) 
 	}
 	if db.walSize >= db.maxWAL {
 		return ErrWALFull
+	}
+	if incident.Enabled {
+		incident.WALMade(db.path + "-wal")
+		defer incident.SlowReads()()
 	}
 	// In key order a page is visited once. The order is stable: of two records
 	// with one key the first is kept.
@@ -164,10 +172,13 @@ func (db *DB) checkpoint() (w storage.WAL, err error) {
 	if db.main.c == nil {
 		return w, ErrClosed
 	}
+	if incident.Off(incident.Restart) {
+		return w, nil
+	}
 	start := time.Now()
 	defer func() { observe(start, db.metrics.walCheckpoint, db.metrics.walErr, err) }()
 	// Here SQLite itself has to wait, as it keeps others from writing meanwhile.
-	db.main.c.SetBusyTimeout(max(time.Millisecond, db.readers>>min(db.busyRuns, 20)))
+	db.main.c.SetBusyTimeout(db.patience())
 	defer db.main.c.SetBusyTimeout(0)
 	row, err := db.wal.Step()
 	if row {
@@ -188,12 +199,23 @@ func (db *DB) checkpoint() (w storage.WAL, err error) {
 		db.metrics.walBusy.Inc()
 		db.busyRuns++
 		db.walSize = int64(w.Frames) * (pageSize + walFrameHeader)
+		if incident.Off(incident.Backoff) {
+			db.walSize = 0
+		}
 	} else {
 		db.busyRuns, db.walSize = 0, 0
 	}
 	db.metrics.walFrames.Set(float64(w.Frames))
 	db.metrics.walCheckpointed.Set(float64(w.Checkpointed))
 	return w, nil
+}
+
+// patience is how long the next WAL checkpoint waits for readers.
+func (db *DB) patience() time.Duration {
+	if incident.Off(incident.Backoff) {
+		return time.Second
+	}
+	return max(time.Millisecond, db.readers>>min(db.busyRuns, 20))
 }
 
 // walFrameHeader is what a frame has beside its page, in bytes.

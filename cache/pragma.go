@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/daybook-ct/daybook/internal/incident"
 )
 
 // pageSize of the database in bytes. On ZFS the dataset's record size should be
@@ -19,10 +21,14 @@ type pragma struct {
 // settings returns the pragmas of a connection in the order in which they are
 // to be set: the page size must precede the WAL.
 func settings(pageCache int64, sync int) []pragma {
+	autocheckpoint := "0" // WAL checkpoints are run by hand, every round
+	if incident.Off(incident.Restart) {
+		autocheckpoint = "1000" // SQLite's default
+	}
 	return []pragma{
 		{"page_size", strconv.Itoa(pageSize)},
 		{"journal_mode", "wal"},
-		{"wal_autocheckpoint", "0"}, // WAL checkpoints are run by hand, every round
+		{"wal_autocheckpoint", autocheckpoint},
 		{"journal_size_limit", "-1"},
 		{"synchronous", strconv.Itoa(sync)},
 		{"cache_size", strconv.FormatInt(-pageCache/1024, 10)}, // negative: KiB

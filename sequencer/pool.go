@@ -3,6 +3,7 @@ package sequencer
 import (
 	"net/netip"
 
+	"github.com/daybook-ct/daybook/internal/incident"
 	"github.com/daybook-ct/daybook/tlog"
 )
 
@@ -40,6 +41,9 @@ func (p *pool) class(pr Priority) *class {
 func (p *pool) room(pr Priority, submitter netip.Prefix) (victim *Ticket, ok bool) {
 	if p.limit == 0 || len(p.byKey) < p.limit {
 		return nil, true
+	}
+	if incident.Off(incident.Fairness) {
+		return nil, false
 	}
 	if pr == High {
 		if v := p.low.heaviest(); v != nil {
