@@ -15,6 +15,7 @@ import (
 	"github.com/daybook-ct/daybook/internal/load"
 	"github.com/daybook-ct/daybook/internal/rounds"
 	"github.com/daybook-ct/daybook/internal/testca"
+	"github.com/daybook-ct/daybook/sequencer"
 )
 
 // Figures are what a step came to.
@@ -164,7 +165,10 @@ func (f *Figures) judge(records []rounds.Record, began time.Time) {
 		}
 		f.Rounds++
 		f.Skipped += rec.Skipped
-		f.LockWait = max(f.LockWait, time.Duration(rec.LockWait))
+		// It waits twice a round: to close the pool, and, in step remember, to drop
+		// the round in flight.
+		settle := rec.Steps[sequencer.StepRemember] - time.Duration(rec.Put+rec.WALCheckpoint)
+		f.LockWait = max(f.LockWait, time.Duration(rec.LockWait), settle)
 		f.SubWait = max(f.SubWait, time.Duration(rec.WaitMax))
 		f.WALPeak = max(f.WALPeak, rec.WAL.Bytes)
 		took = append(took, time.Duration(rec.Late+rec.Took))
