@@ -115,7 +115,9 @@ func (w *fileWatch) look() (f File) {
 	}
 	f.Bytes = info.Size()
 	switch {
-	case w.last == nil || !os.SameFile(info, w.last) || info.Size() < w.last.Size():
+	case f.Bytes == 0:
+		// Whoever writes next has to make it anew, which may be many rounds later.
+	case w.last == nil || !os.SameFile(info, w.last) || info.Size() < w.last.Size() || w.last.Size() == 0:
 		f.New, f.Grew = true, info.Size()
 	default:
 		f.Grew = info.Size() - w.last.Size()

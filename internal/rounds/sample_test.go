@@ -34,6 +34,11 @@ func TestFileWatch(t *testing.T) {
 	expect("grown", File{Bytes: 180, Grew: 80})
 	write(t, path, 50)
 	expect("truncated", File{Bytes: 50, Grew: 50, New: true})
+	write(t, path, 0)
+	expect("emptied", File{})
+	expect("empty", File{})
+	write(t, path, 20) // the round that has to fill it is the one that pays
+	expect("filled again", File{Bytes: 20, Grew: 20, New: true})
 	other := path + ".other"
 	write(t, other, 70)
 	if err := os.Rename(other, path); err != nil {

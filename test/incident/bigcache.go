@@ -66,7 +66,7 @@ const rowsPerTransaction = 200_000
 // leaves pages about two thirds full, as keys in any order would. After one pass all
 // pages would be full, and each entry of the log split one.
 func fill(ctx context.Context, path string, rows int64, progress Progress) (err error) {
-	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	c, err := open(path)
 	if err != nil {
 		return err
 	}
@@ -105,6 +105,9 @@ func fill(ctx context.Context, path string, rows int64, progress Progress) (err 
 	}
 	return execute(c, "COMMIT")
 }
+
+// open opens a database as another program would.
+func open(path string) (*sqlite.Conn, error) { return sqlite.OpenConn(path, sqlite.OpenReadWrite) }
 
 // execute runs statements and drops their rows.
 func execute(c *sqlite.Conn, statements ...string) error {

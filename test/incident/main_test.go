@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-
-	"github.com/daybook-ct/daybook/internal/testca"
 )
 
 // build makes the program with some tags, once.
@@ -71,11 +69,7 @@ func invoke(t testing.TB, env []string, binary string, args ...string) (code int
 // startLog makes and starts a log, which ends with the test.
 func startLog(t testing.TB, binary string, s settings, env ...string) *log {
 	t.Helper()
-	ca, err := testca.New(testca.Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := newLog(t.Context(), binary, t.TempDir(), ca, s)
+	l, err := newLog(t.Context(), binary, t.TempDir(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/daybook-ct/daybook/internal/load"
 	"github.com/daybook-ct/daybook/internal/rounds"
-	"github.com/daybook-ct/daybook/internal/testca"
 	"github.com/daybook-ct/daybook/sequencer"
 )
 
@@ -50,10 +47,6 @@ const patience = 20 * time.Second
 
 // Run measures a line: the figures of its steps, in their order.
 func (r *Runner) Run(ctx context.Context, line Line) (figures []*Figures, err error) {
-	ca, err := testca.New(testca.Options{Seed: uint64(time.Now().UnixNano())})
-	if err != nil {
-		return nil, err
-	}
 	dir, err := os.MkdirTemp(r.Dir, "log-")
 	if err != nil {
 		return nil, err
@@ -65,7 +58,7 @@ func (r *Runner) Run(ctx context.Context, line Line) (figures []*Figures, err er
 			return nil, err
 		}
 	}
-	l, err := newLog(ctx, r.Binary, dir, ca, s)
+	l, err := newLog(ctx, r.Binary, dir, s)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +126,13 @@ func (r *Runner) steps(ctx context.Context, l *log, line Line) (figures []*Figur
 
 // flood takes a step, and reads what its rounds were like.
 func (r *Runner) flood(ctx context.Context, l *log, step Step) (*Figures, error) {
+	ca, err := l.newCA()
+	if err != nil {
+		return nil, err
+	}
 	duration := cmp.Or(step.Duration, r.Duration)
 	began := time.Now()
-	result, lerr := load.Run(ctx, load.Options{Submission: l.prefix, Monitoring: l.prefix, CA: l.ca, PID: l.cmd.Process.Pid,
+	result, lerr := load.Run(ctx, load.Options{Submission: l.prefix, Monitoring: l.prefix, CA: ca, PID: l.cmd.Process.Pid,
 		Rate: step.Rate, Duration: duration, Clients: step.Clients, Old: step.Old, Timeout: patience, Memory: 512 << 20,
 		Progress: func(p load.Progress) {
 			if p.Phase == load.Sending {
@@ -179,7 +176,7 @@ func (f *Figures) judge(records []rounds.Record, began time.Time) {
 // holdReader opens a read transaction on a dedup cache, as a shell or a backup
 // does, until end is called.
 func holdReader(path string) (end func() error, err error) {
-	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	c, err := open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -48,7 +49,7 @@ type settings struct {
 type log struct {
 	dir    string
 	binary string
-	ca     *testca.CA
+	root   *testca.CA // the one whose root the log accepts
 
 	cmd    *exec.Cmd
 	stderr tail
@@ -59,14 +60,18 @@ type log struct {
 }
 
 // newLog makes a log in an empty directory.
-func newLog(ctx context.Context, binary, dir string, ca *testca.CA, s settings) (*log, error) {
-	l := &log{dir: dir, binary: binary, ca: ca, ended: make(chan struct{})}
+func newLog(ctx context.Context, binary, dir string, s settings) (*log, error) {
+	root, err := testca.New(testca.Options{})
+	if err != nil {
+		return nil, err
+	}
+	l := &log{dir: dir, binary: binary, root: root, ended: make(chan struct{})}
 	write := func(cache string) error {
 		text := strings.NewReplacer("CACHE", cache, "PAGES", s.pageCache, "POOL", fmt.Sprint(s.pool), "INTERVAL", s.interval.String()).Replace(configuration)
 		return os.WriteFile(l.at("daybook.yaml"), []byte(text), 0o600)
 	}
 	// `daybook init` does not take a cache that is there.
-	if err := errors.Join(write("cache.db"), os.WriteFile(l.at("roots.pem"), ca.RootPEM(), 0o600)); err != nil {
+	if err := errors.Join(write("cache.db"), os.WriteFile(l.at("roots.pem"), root.RootPEM(), 0o600)); err != nil {
 		return nil, err
 	}
 	if out, err := exec.CommandContext(ctx, binary, "init", "-c", l.at("daybook.yaml")).CombinedOutput(); err != nil {
@@ -76,6 +81,15 @@ func newLog(ctx context.Context, binary, dir string, ca *testca.CA, s settings) 
 		return l, nil
 	}
 	return l, write(s.cache)
+}
+
+// newCA returns a CA that the log accepts and whose entries it has not seen.
+func (l *log) newCA() (*testca.CA, error) {
+	key, err := l.root.RootKeyPEM()
+	if err != nil {
+		return nil, err
+	}
+	return testca.Load(l.root.RootPEM(), key, testca.Options{Seed: rand.Uint64()})
 }
 
 func (l *log) at(name string) string { return filepath.Join(l.dir, name) }
