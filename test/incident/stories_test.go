@@ -2,6 +2,8 @@ package incident
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybook-ct/daybook/checkpoint"
 	"github.com/daybook-ct/daybook/internal/load"
 	"github.com/daybook-ct/daybook/internal/rounds"
 )
@@ -62,15 +63,14 @@ func TestNothingMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := make([]byte, checkpoint.MaxNoteSize)
-	n, _ := resp.Body.Read(first)
-	if err := resp.Body.Close(); err != nil || n == 0 {
-		t.Fatal(n, err)
+	first, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		t.Fatal(err)
 	}
 	behind := httputil.NewSingleHostReverseProxy(target)
 	stuck := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/checkpoint" {
-			_, _ = w.Write(first[:n])
+			_, _ = w.Write(first)
 			return
 		}
 		behind.ServeHTTP(w, r)
