@@ -11,8 +11,9 @@ SEEDS      ?= 10000
 KILLS      ?= 500
 FLIPS      ?= 25
 CUTS       ?= 60
+READ       ?= 1ms
 
-.PHONY: help build demo test lint unit difftest conformance sim mutate crash crash-long power incident bench bench-floor bench-scale perf pgo-profile fuzz clean
+.PHONY: help build demo test lint unit difftest conformance sim mutate crash crash-long power incident bench bench-floor bench-scale perf pgo-profile pgo-compare fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -65,6 +66,9 @@ crash-long: ## the same with KILLS kills and FLIPS bits in each kind of file; SE
 power: ## cut the power of a machine CUTS times, and of logs without their fsyncs; needs Debian and root (SEED, ACCEL=kvm)
 	sh test/power/setup.sh bin/power
 	go test -count 1 -timeout 3h -v ./test/power -cuts $(CUTS) -seed $(or $(SEED),1) -accel $(or $(ACCEL),tcg)
+
+incident: ## replay the incident (docs/incident.md), and what each remedy is worth; a page read takes READ more (ONLY: lines that match)
+	go run ./test/incident/run -read $(READ) -only '$(ONLY)'
 
 bench: ## benchmarks of intake, round, cache, parser, signatures
 	go test -run '^$$' -bench . -benchmem ./...

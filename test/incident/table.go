@@ -23,18 +23,18 @@ var columns = []string{"", "accepted/s", "fresh accepted", "accepted p50 / p99",
 
 // Head returns the first two lines of a table.
 func Head() string {
-	return row_(columns) + "|" + strings.Repeat("---|", len(columns)) + "\n"
+	return markdownRow(columns) + "|" + strings.Repeat("---|", len(columns)) + "\n"
 }
 
 // Row returns the line of a table.
 func (f *Figures) Row() string {
 	r := &f.Result
-	return row_([]string{f.Name, fmt.Sprintf("%.0f", r.Rate()), f.fresh(), span(r.Latency.Count, r.Latency.P50) + " / " + span(r.Latency.Count, r.Latency.P99),
+	return markdownRow([]string{f.Name, fmt.Sprintf("%.0f", r.Rate()), f.fresh(), span(r.Latency.Count, r.Latency.P50) + " / " + span(r.Latency.Count, r.Latency.P99),
 		span(r.RefusedLatency.Count, r.RefusedLatency.P99), fmt.Sprint(r.Failed + r.Unsent), span(r.CheckpointAge.Count, r.CheckpointAge.P99),
 		Span(f.LockWait) + " / " + Span(f.SubWait), Span(f.RoundP99), fmt.Sprintf("%d of %d", f.Skipped, f.Skipped+f.Rounds), fmt.Sprintf("%.1f MiB", float64(f.WALPeak)/(1<<20))})
 }
 
-func row_(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
+func markdownRow(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
 // fresh is the share of fresh submissions that were accepted, of those that were
 // answered.

@@ -51,7 +51,7 @@ func parse() (o options, err error) {
 	flag.StringVar(&o.cacheDir, "cache", os.Getenv(cacheVariable), "keep the large dedup cache in `DIR`; default: $"+cacheVariable+", or the user's cache directory")
 	flag.Int64Var(&o.rows, "rows", 10_000_000, "of the large dedup cache")
 	flag.DurationVar(&o.duration, "duration", 15*time.Second, "of each line's flood")
-	flag.DurationVar(&o.read, "read", 2*time.Millisecond, "what each page takes that the dedup cache has to read")
+	flag.DurationVar(&o.read, "read", time.Millisecond, "what each page takes that the dedup cache has to read")
 	only := flag.String("only", "", "only lines whose title and name match this `REGEXP`")
 	flag.BoolVar(&o.one, "one", false, "measure one line, which the flags below describe")
 	off := flag.String("off", "", "`REMEDIES` to switch off, separated by commas")
