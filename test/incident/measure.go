@@ -25,6 +25,7 @@ type Figures struct {
 	Skipped  int           // ticks
 	LockWait time.Duration // the longest of the sequencer for the pool
 	SubWait  time.Duration // the longest of a submitter for it
+	Hold     time.Duration // the longest stay of a submitter inside: mostly a cache get
 	RoundP99 time.Duration // from the tick to the end
 	WALPeak  int64         // bytes
 	Hidden   bool          // of the step
@@ -167,6 +168,7 @@ func (f *Figures) judge(records []rounds.Record, began time.Time) {
 		settle := rec.Steps[sequencer.StepRemember] - time.Duration(rec.Put+rec.WALCheckpoint)
 		f.LockWait = max(f.LockWait, time.Duration(rec.LockWait), settle)
 		f.SubWait = max(f.SubWait, time.Duration(rec.WaitMax))
+		f.Hold = max(f.Hold, time.Duration(rec.HoldMax))
 		f.WALPeak = max(f.WALPeak, rec.WAL.Bytes)
 		took = append(took, time.Duration(rec.Late+rec.Took))
 	}

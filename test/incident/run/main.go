@@ -127,11 +127,12 @@ func run(ctx context.Context) (err error) {
 	}
 	p.say("the dedup cache is " + big)
 	r := &incident.Runner{Binary: binary, Dir: dir, Big: big, Duration: o.duration, Progress: p.show}
-	return measure(ctx, r, o.tables(), p, os.Stdout)
+	return measure(ctx, r, &o, p, os.Stdout)
 }
 
 // measure measures all lines, and writes each table when it is complete.
-func measure(ctx context.Context, r *incident.Runner, tables []incident.Table, p *progress, w io.Writer) error {
+func measure(ctx context.Context, r *incident.Runner, o *options, p *progress, w io.Writer) error {
+	tables := o.tables()
 	total, n := 0, 0
 	for _, t := range tables {
 		total += len(t.Lines)
@@ -140,7 +141,7 @@ func measure(ctx context.Context, r *incident.Runner, tables []incident.Table, p
 		return errors.New("no line matches")
 	}
 	if _, err := fmt.Fprintf(w, "%d CPUs, %s; lines of %v; each page that the large dedup cache reads takes %v more.\n",
-		runtime.NumCPU(), runtime.Version(), r.Duration, tables[0].Lines[0].Read); err != nil {
+		runtime.NumCPU(), runtime.Version(), r.Duration, o.read); err != nil {
 		return err
 	}
 	var broken []error
