@@ -35,17 +35,24 @@ type bundle struct {
 	end  int64 // size of the tree that the round led to
 }
 
-// remember hands the round's keys from the round in flight to memory, puts what
-// waits there in the dedup cache when that is due, and folds the cache's WAL
-// back. Until a put is done, memory answers for its keys (S6); if it fails,
-// later rounds try again.
+// remember puts the keys that wait in the dedup cache, if that is due, and folds
+// the cache's WAL back. Until a put is done, the round in flight answers for its
+// keys, and later memory does (S6); if it fails, later rounds try again.
 func (l *Log) remember(ctx context.Context, r *round) error {
-	l.keep(r)
+	if len(l.toRemember) == 0 {
+		l.waiting = time.Now()
+	}
+	before := len(l.toRemember)
+	for _, leaf := range r.leaves {
+		l.toRemember = append(l.toRemember, storage.Record{Key: leaf.Entry.Key(), Position: leaf.Position})
+	}
+	put := 0
 	if l.putDue() {
 		start := time.Now()
-		l.put(ctx, len(r.leaves)+backlogPerRound)
+		put = l.put(ctx, len(r.leaves)+backlogPerRound)
 		r.putTook = time.Since(start)
 	}
+	l.settle(before, put)
 	start := time.Now()
 	var err error
 	r.wal, err = l.c.Cache.Checkpoint(ctx)
@@ -61,40 +68,30 @@ func (l *Log) remember(ctx context.Context, r *round) error {
 	return nil
 }
 
-// keep drops the round in flight and makes memory answer for its keys.
-func (l *Log) keep(r *round) {
-	if len(l.toRemember) == 0 {
-		l.waiting = time.Now()
-	}
-	for _, leaf := range r.leaves {
-		l.toRemember = append(l.toRemember, storage.Record{Key: leaf.Entry.Key(), Position: leaf.Position})
-	}
-	forgotten := max(0, len(l.toRemember)-max(maxUnremembered, len(r.leaves)))
+// settle drops the round in flight. Of the keys to remember memory has the first
+// before, and the cache now has the first put.
+func (l *Log) settle(before, put int) {
+	gone := max(put, len(l.toRemember)-max(maxUnremembered, len(l.toRemember)-before))
 	l.privileged(func() {
 		l.inFlight = nil
 		if l.unremembered == nil {
-			l.unremembered = make(map[tlog.Key]tlog.Position, len(r.leaves))
+			l.unremembered = make(map[tlog.Key]tlog.Position)
 		}
-		for _, rec := range l.toRemember[len(l.toRemember)-len(r.leaves):] {
+		for _, rec := range l.toRemember[:min(before, gone)] {
+			delete(l.unremembered, rec.Key)
+		}
+		for _, rec := range l.toRemember[max(before, gone):] {
 			l.unremembered[rec.Key] = rec.Position
 		}
-		l.forget(forgotten)
 	})
-	l.drop(forgotten)
-	l.metrics.forgotten.Add(float64(forgotten))
-}
-
-// forget makes memory answer no more for the first n keys; drop takes them off
-// the list. The caller of forget is inside the turnstile.
-func (l *Log) forget(n int) {
-	for _, rec := range l.toRemember[:n] {
-		delete(l.unremembered, rec.Key)
-	}
-}
-
-func (l *Log) drop(n int) {
 	// The array is kept, so that it does not grow anew with each put.
-	l.toRemember = l.toRemember[:copy(l.toRemember, l.toRemember[n:])]
+	l.toRemember = l.toRemember[:copy(l.toRemember, l.toRemember[gone:])]
+	l.metrics.forgotten.Add(float64(gone - put))
+	if l.putFailures == 0 {
+		l.metrics.remembering.Set(0)
+	} else {
+		l.metrics.remembering.Set(float64(len(l.toRemember)))
+	}
 }
 
 // putDue reports whether keys are to be put in the cache with this round.
@@ -106,8 +103,8 @@ func (l *Log) putDue() bool {
 	return draining || l.putFailures > 0 || len(l.toRemember) >= rememberBatch || time.Since(l.waiting) >= l.c.RememberEvery
 }
 
-// put puts up to n of the keys that wait in the cache.
-func (l *Log) put(ctx context.Context, n int) {
+// put puts up to n of the keys that wait in the cache, and returns how many.
+func (l *Log) put(ctx context.Context, n int) int {
 	n = min(n, len(l.toRemember))
 	if err := l.c.Cache.Put(ctx, l.toRemember[:n]); err != nil {
 		// A full disk or a forgotten shell lasts many rounds.
@@ -115,19 +112,14 @@ func (l *Log) put(ctx context.Context, n int) {
 			l.log.ErrorContext(ctx, "dedup cache put failed; its keys stay in memory for the next rounds",
 				"keys", len(l.toRemember), "rounds", l.putFailures, "cause", err)
 		}
-		l.metrics.remembering.Set(float64(len(l.toRemember)))
-		return
+		return 0
 	}
-	l.privileged(func() { l.forget(n) })
-	l.drop(n)
 	l.waiting = time.Now()
 	if l.putFailures > 0 {
-		l.log.InfoContext(ctx, "dedup cache takes keys again", "rounds", l.putFailures, "keys_left", len(l.toRemember))
+		l.log.InfoContext(ctx, "dedup cache takes keys again", "rounds", l.putFailures, "keys_left", len(l.toRemember)-n)
 		l.putFailures = 0
 	}
-	if len(l.toRemember) == 0 {
-		l.metrics.remembering.Set(0)
-	}
+	return n
 }
 
 // discard deletes the bundles of rounds that failed, and of those whose keys are
