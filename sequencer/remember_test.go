@@ -3,6 +3,7 @@ package sequencer
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -208,6 +209,47 @@ func TestRestartWithDamagedBundle(t *testing.T) {
 		p.openPatient(t, time.Hour)
 		if n, left := len(p.cached()), p.staged(t); n < 2 || left != 0 {
 			t.Errorf("the cache has %d keys, %d bundles are left", n, left)
+		}
+	})
+}
+
+// TestSyncFails: an fsync error halts the log, although all have their SCTs (S2);
+// recovery applies the bundles again. Any other error is tried again.
+func TestSyncFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbe()
+		l := p.openPatient(t, 0)
+		failure := errors.New("interrupted")
+		fail := func(op, _ string) error {
+			if op == "sync" {
+				return failure
+			}
+			return nil
+		}
+		p.setFault(fail)
+		stop := run(t, l)
+		promises := addAll(t, l, 0, 3)
+		synctest.Wait()
+		if n := p.staged(t); n != 1 {
+			t.Errorf("%d bundles are staged after a sync that failed, want 1", n)
+		}
+		p.setFault(nil)
+		promises = append(promises, addAll(t, l, 3, 6)...)
+		synctest.Wait()
+		if n := p.staged(t); n != 0 {
+			t.Errorf("%d bundles are staged after a sync", n)
+		}
+		failure = fmt.Errorf("%w: fsync", storage.ErrNotDurable)
+		p.setFault(fail)
+		promises = append(promises, addAll(t, l, 6, 9)...)
+		if err := stop(); !errors.Is(err, storage.ErrNotDurable) {
+			t.Errorf("after an fsync error Run ended with %v", err)
+		}
+		p.setFault(nil)
+		p.store.(*memory.Store).PowerLoss(func(string) bool { return true })
+		p.openPatient(t, 0)
+		if err := p.publicLog(t).keeps(promises); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -9,21 +9,24 @@ func mutations() []mutation {
 }
 
 const (
-	roundFile   = "sequencer/round.go"
-	intakeFile  = "sequencer/intake.go"
-	recoverFile = "sequencer/recover.go"
-	durableFile = "internal/durable/durable.go"
-	posixFile   = "storage/posix/posix.go"
-	lockFile    = "storage/sqlitelock/sqlitelock.go"
-	edgeFile    = "tlog/edge.go"
-	signerFile  = "checkpoint/signer.go"
-	chainFile   = "submission/chain.go"
+	roundFile    = "sequencer/round.go"
+	intakeFile   = "sequencer/intake.go"
+	recoverFile  = "sequencer/recover.go"
+	rememberFile = "sequencer/remember.go"
+	durableFile  = "internal/durable/durable.go"
+	posixFile    = "storage/posix/posix.go"
+	lockFile     = "storage/sqlitelock/sqlitelock.go"
+	edgeFile     = "tlog/edge.go"
+	signerFile   = "checkpoint/signer.go"
+	chainFile    = "submission/chain.go"
 )
 
-// in makes the mutations of one package.
+// in makes the mutations of one package, whose tests run unless one names another.
 func in(pkg string, list ...mutation) []mutation {
 	for i := range list {
-		list[i].pkg = pkg
+		if list[i].pkg == "" {
+			list[i].pkg = pkg
+		}
 	}
 	return list
 }

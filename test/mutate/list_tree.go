@@ -46,8 +46,11 @@ func trees() []mutation {
 			tests: []string{"TestDecompressBounds"}},
 	)
 	return append(list, in("sequencer",
+		mutation{name: "open tile continued twice in place", why: "a round that failed leaves its bytes in the next one's tile",
+			edits: []edit{{"tlog/buffer.go", "cap(b.b)-len(b.b) >= n && b.taken.CompareAndSwap(false, true) {", "cap(b.b)-len(b.b) >= n {"}},
+			pkg:   "tlog", tests: []string{"TestAppendBranches"}},
 		mutation{name: "bundle base beyond the tile", why: "the bundle of a round cannot be applied",
-			edits: []edit{{edgeFile, "o.Base, o.Prefix = Tile{L: level, N: t.N, W: int(w)}.Path(), len(gzipHeader)+len(old.blocks)", "o.Base, o.Prefix = Tile{L: level, N: t.N, W: int(w)}.Path(), len(gzipHeader)+len(old.blocks)+1"}},
+			edits: []edit{{edgeFile, "o.Base, o.Prefix = Tile{L: level, N: t.N, W: int(w)}.Path(), len(gzipHeader)+len(old.blocks.b)", "o.Base, o.Prefix = Tile{L: level, N: t.N, W: int(w)}.Path(), len(gzipHeader)+len(old.blocks.b)+1"}},
 			tests: []string{"TestInvariantS1S2S3S5"}},
 	)...)
 }
