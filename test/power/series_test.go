@@ -140,6 +140,7 @@ func (s *series) opened(t *testing.T, m *machine, u *users) {
 	}
 	u.resubmit(t, m.addr, 20)
 	if err := u.err(); err != nil {
+		_, _ = m.ask("quit", nil, nil) // has it say what it is doing
 		t.Fatalf("after the start of the machine: %v\n%s", err, m.console.text())
 	}
 }

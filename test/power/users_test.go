@@ -26,6 +26,9 @@ const (
 	origin  = "ct.example.com/power"
 )
 
+// answerTime bounds the wait for an answer. A round takes a second or two here.
+const answerTime = 30 * time.Second
+
 // identity is what is public of a log.
 type identity struct {
 	key      []byte // SPKI
@@ -58,7 +61,7 @@ type promise struct {
 
 func newUsers(t testing.TB, id identity, r *rand.Rand) *users {
 	u := &users{identity: id, rand: r, promised: map[uint64]promise{}, open: map[uint64]bool{},
-		http: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second}}}
+		http: &http.Client{Timeout: answerTime, Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second}}}
 	t.Cleanup(u.http.CloseIdleConnections)
 	return u
 }
@@ -217,7 +220,7 @@ func (u *users) load(t testing.TB, addr string, connections int) (stop func()) {
 
 // look reads the checkpoint, which must not be older than the one before.
 func (u *users) look(ctx context.Context, addr string) {
-	client, err := monitor.NewClient("http://"+addr+logPath, monitor.ClientOptions{HTTP: u.http, Retries: -1, Timeout: patience})
+	client, err := monitor.NewClient("http://"+addr+logPath, monitor.ClientOptions{HTTP: u.http, Retries: -1, Timeout: answerTime})
 	if err != nil {
 		u.fault(err)
 		return

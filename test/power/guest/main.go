@@ -149,7 +149,7 @@ func newAgent() http.Handler {
 	a := &agent{}
 	mux := http.NewServeMux()
 	for name, f := range map[string]func(request) (answer, error){
-		"start": a.start, "kill": a.signal(syscall.SIGKILL), "stop": a.signal(syscall.SIGTERM), "run": a.run, "off": a.off,
+		"start": a.start, "kill": a.signal(syscall.SIGKILL), "stop": a.signal(syscall.SIGTERM), "quit": a.signal(syscall.SIGQUIT), "run": a.run, "off": a.off,
 	} {
 		mux.HandleFunc("POST /"+name, func(w http.ResponseWriter, r *http.Request) {
 			var q request
