@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -39,7 +40,8 @@ type identity struct {
 // and showed. A chain is its number.
 type users struct {
 	identity
-	http *http.Client
+	http    *http.Client
+	dialing sync.Mutex
 
 	mu       sync.Mutex
 	rand     *rand.Rand
@@ -60,10 +62,46 @@ type promise struct {
 }
 
 func newUsers(t testing.TB, id identity, r *rand.Rand) *users {
-	u := &users{identity: id, rand: r, promised: map[uint64]promise{}, open: map[uint64]bool{},
-		http: &http.Client{Timeout: answerTime, Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second}}}
+	u := &users{identity: id, rand: r, promised: map[uint64]promise{}, open: map[uint64]bool{}}
+	u.http = &http.Client{Timeout: answerTime, Transport: &http.Transport{DialContext: u.dial, MaxIdleConnsPerHost: connections, IdleConnTimeout: 10 * time.Second}}
 	t.Cleanup(u.http.CloseIdleConnections)
 	return u
+}
+
+// dial opens connections one by one, each of which has got an answer before the
+// next is opened: QEMU listens for the machine with a queue of one, and what
+// comes while that is full may hang for minutes.
+func (u *users) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	u.dialing.Lock()
+	defer u.dialing.Unlock()
+	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
+	defer stop()
+	if _, err = io.WriteString(c, "HEAD "+logPath+"checkpoint HTTP/1.1\r\nHost: "+addr+"\r\n\r\n"); err == nil {
+		err = readHeader(c)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// readHeader reads the header of an answer without a body, and no more.
+func readHeader(r io.Reader) error {
+	for end, b := 0, make([]byte, 1); end < 4; {
+		if _, err := r.Read(b); err != nil {
+			return err
+		}
+		if b[0] == "\r\n\r\n"[end] {
+			end++
+		} else {
+			end = 0
+		}
+	}
+	return nil
 }
 
 // fork returns others who know the same at this moment.
@@ -299,7 +337,11 @@ func (u *users) promises() []monitor.Promise {
 func (u *users) verify(ctx context.Context, addr string, signatures bool) error {
 	u.look(ctx, addr)
 	promises := u.promises()
-	r, err := monitor.Verify(ctx, monitor.Options{Prefix: "http://" + addr + logPath, Origin: origin, Key: u.key,
+	client, err := monitor.NewClient("http://"+addr+logPath, monitor.ClientOptions{HTTP: u.http, Timeout: answerTime})
+	if err != nil {
+		return err
+	}
+	r, err := monitor.Verify(ctx, monitor.Options{Client: client, Prefix: client.Prefix(), Origin: origin, Key: u.key,
 		Promises: promises, Known: u.seen, Signatures: signatures})
 	if err != nil {
 		return err
