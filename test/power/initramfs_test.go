@@ -52,7 +52,7 @@ func (a *archive) add(name string, mode int, content []byte) {
 	// inode, mode, uid, gid, links, time, size, four device numbers, length of the name, no checksum
 	a.WriteString("070701")
 	for _, v := range []int{a.files, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0} {
-		_, _ = fmt.Fprintf(a, "%08X", v)
+		fmt.Fprintf(&a.Buffer, "%08X", v)
 	}
 	a.WriteString(name + "\x00")
 	a.pad()
