@@ -19,7 +19,7 @@ func percentile(d []time.Duration, percent int) time.Duration {
 }
 
 var columns = []string{"", "accepted/s", "fresh accepted", "accepted p50 / p99", "refused p99", "no answer", "checkpoint age p99",
-	"longest lock wait: sequencer / submitter", "longest get", "round p99", "skipped ticks", "WAL peak"}
+	"longest lock wait: sequencer / submitter", "longest get", "round p99", "skipped ticks", "WAL peak", "server CPU a submission"}
 
 // Head returns the first two lines of a table.
 func Head() string {
@@ -31,10 +31,19 @@ func (f *Figures) Row() string {
 	r := &f.Result
 	return markdownRow([]string{f.Name, fmt.Sprintf("%.0f", r.Rate()), f.fresh(), span(r.Latency.Count, r.Latency.P50) + " / " + span(r.Latency.Count, r.Latency.P99),
 		span(r.RefusedLatency.Count, r.RefusedLatency.P99), fmt.Sprint(r.Failed + r.Unsent), span(r.CheckpointAge.Count, r.CheckpointAge.P99),
-		Span(f.LockWait) + " / " + Span(f.SubWait), Span(f.Hold), Span(f.RoundP99), fmt.Sprintf("%d of %d", f.Skipped, f.Skipped+f.Rounds), fmt.Sprintf("%.1f MiB", float64(f.WALPeak)/(1<<20))})
+		Span(f.LockWait) + " / " + Span(f.SubWait), Span(f.Hold), Span(f.RoundP99), fmt.Sprintf("%d of %d", f.Skipped, f.Skipped+f.Rounds), fmt.Sprintf("%.1f MiB", float64(f.WALPeak)/(1<<20)), f.cpu()})
 }
 
 func markdownRow(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
+
+// cpu is the CPU time of the log for each submission that was answered, one way or
+// the other. It hardly depends on what else the machine does.
+func (f *Figures) cpu() string {
+	if s := f.Result.Server; s != nil && f.Result.Answered > 0 {
+		return fmt.Sprintf("%.2f ms", s.CPU.Seconds()*1e3/float64(f.Result.Answered))
+	}
+	return "-"
+}
 
 // fresh is the share of fresh submissions that were accepted, of those that were
 // answered.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestTable(t *testing.T) {
-	f := &Figures{Name: "a log", Result: load.Result{Took: 2 * time.Second, Accepted: 1500, Failed: 1, Unsent: 2,
+	f := &Figures{Name: "a log", Result: load.Result{Took: 2 * time.Second, Accepted: 1500, Answered: 2000, Server: &load.Usage{CPU: time.Second}, Failed: 1, Unsent: 2,
 		Latency:        load.Latency{Count: 1500, P50: 210 * time.Millisecond, P99: 1200 * time.Millisecond},
 		RefusedLatency: load.Latency{Count: 10, P99: 1234 * time.Microsecond},
 		Classes:        map[string]load.ClassResult{"fresh": {Accepted: load.Latency{Count: 3}, Refused: load.Latency{Count: 1}}},
@@ -34,8 +34,8 @@ func TestTable(t *testing.T) {
 	lines := strings.Split(b.String(), "\n")
 	for i, want := range map[int]string{
 		1: "Title",
-		5: "| a log | 750 | 75.0% | 210 ms / 1.2 s | 1.2 ms | 3 | - | 20 ms / 11 s | 15 ms | 400 ms | 1 of 3 | 3.0 MiB |",
-		6: "| another | 0 | - | - / - | - | 0 | - | 0.0 ms / 0.0 ms | 0.0 ms | 0.0 ms | 0 of 0 | 0.0 MiB |",
+		5: "| a log | 750 | 75.0% | 210 ms / 1.2 s | 1.2 ms | 3 | - | 20 ms / 11 s | 15 ms | 400 ms | 1 of 3 | 3.0 MiB | 0.50 ms |",
+		6: "| another | 0 | - | - / - | - | 0 | - | 0.0 ms / 0.0 ms | 0.0 ms | 0.0 ms | 0 of 0 | 0.0 MiB | - |",
 	} {
 		if lines[i] != want {
 			t.Errorf("line %d is %q, want %q", i, lines[i], want)
