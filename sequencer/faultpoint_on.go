@@ -69,6 +69,10 @@ func (s faultStore) Show(ctx context.Context, objects ...storage.Object) error {
 	return during(s.running, place, func() error { return s.Store.Show(ctx, objects...) })
 }
 
+func (s faultStore) Sync(ctx context.Context) error {
+	return during(s.running, faultpoint.RecoverSync, func() error { return s.Store.Sync(ctx) })
+}
+
 func (s faultStore) Delete(ctx context.Context, names ...string) error {
 	return during(s.running, faultpoint.RecoverDiscard, func() error { return s.Store.Delete(ctx, names...) })
 }

@@ -18,6 +18,7 @@ const (
 	RecoverApply    = "recover.apply"
 	RecoverPublish  = "recover.publish"
 	RecoverRemember = "recover.remember"
+	RecoverSync     = "recover.sync"
 	RecoverDiscard  = "recover.discard"
 )
 

@@ -93,7 +93,7 @@ func TestClock(t *testing.T) {
 		t.Log(p.says(t, "the clock has jumped forward"))
 		p.kill()
 		p = s.serve(t, how{clock: s.at("clock")}) // says that the time is right
-		s.resubmit(t, p.addr, 50)
+		s.fill(t, p, 20)
 		if ahead := time.Until(time.UnixMilli(s.head(t, p).Timestamp)); ahead < 50*time.Minute {
 			t.Errorf("the checkpoint is %v ahead", ahead)
 		}

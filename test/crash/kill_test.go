@@ -26,6 +26,7 @@ var recoveries = map[string]script{
 	"publish:after":  {"recover.remember:after"},
 	"resolve:before": {"recover.discard:before"},
 	"resolve:after":  {"recover.discard:after"},
+	"remember:after": {"recover.sync:before", "recover.sync:after"},
 }
 
 // inner are places within steps that write files, and within recovery.
@@ -34,13 +35,12 @@ var (
 		"stage/file.create:after", "stage/file.write:before", "stage/file.write:after", "stage/file.sync:after", "stage/file.link:before",
 		"stage/file.link:after", "stage/file.sync_dir:before",
 		"apply/file.write:after", "apply/file.sync:before", "apply/file.link:before", "apply/file.link:after", "apply/file.remove:before",
-		"apply/file.sync_dir:before", "apply/file.sync_dir:after",
 		"publish/file.create:after", "publish/file.write:before", "publish/file.sync:after", "publish/file.rename:before",
-		"publish/file.rename:after", "publish/file.sync_dir:before", "discard/file.remove:before", "discard/file.remove:after",
+		"publish/file.rename:after", "discard/file.sync_dir:before", "discard/file.sync_dir:after", "discard/file.remove:before", "discard/file.remove:after",
 	}
 	innerRecoveries = script{
 		"recover.apply/file.write:after", "recover.apply/file.sync:after", "recover.apply/file.link:before", "recover.apply/file.link:after",
-		"recover.apply/file.sync_dir:before", "recover.publish/file.rename:before", "recover.publish/file.rename:after",
+		"recover.sync/file.sync_dir:before", "recover.sync/file.sync_dir:after", "recover.publish/file.rename:before", "recover.publish/file.rename:after",
 		"recover.discard/file.remove:before", "recover.discard/file.remove:after",
 	}
 )

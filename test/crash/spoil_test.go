@@ -298,7 +298,7 @@ func TestDamagedIssuer(t *testing.T) {
 		good := s.read(t, issuer)
 		s.flip(t, issuer, 1000)
 		p := s.serve(t, how{})
-		s.resubmit(t, p.addr, 50)
+		s.fill(t, p, 20)
 		t.Log(p.says(t, "an issuer is damaged and is written again"))
 		if !bytes.Equal(s.read(t, issuer), good) {
 			t.Error("the issuer is not what it was")
