@@ -33,7 +33,8 @@ type verdict string
 const (
 	caught   verdict = "caught"
 	survived verdict = "SURVIVED"
-	broken   verdict = "BROKEN" // the text is not there, or the result does not compile
+	skipped  verdict = "SKIPPED" // its tests do not run here, for lack of test data
+	broken   verdict = "BROKEN"  // the text is not there, or the result does not compile
 )
 
 // result is the outcome of one mutation.
@@ -151,6 +152,8 @@ func (b *bench) try(ctx context.Context, m mutation) (r result) {
 	switch {
 	case ctx.Err() != nil:
 		r.detail = ctx.Err().Error()
+	case err == nil && skipLine.MatchString(out):
+		r.verdict = skipped
 	case err == nil:
 		r.verdict = survived
 	default:
@@ -190,7 +193,7 @@ func (b *bench) compile(ctx context.Context, pkg string, files map[string]string
 func (b *bench) test(ctx context.Context, binary, pkg string, bound time.Duration, tests []string) (out string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound+10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, "-test.run", "^("+strings.Join(tests, "|")+")$", "-test.count=1", "-test.failfast",
+	cmd := exec.CommandContext(ctx, binary, "-test.run", "^("+strings.Join(tests, "|")+")$", "-test.count=1", "-test.failfast", "-test.v",
 		"-test.timeout", bound.String())
 	cmd.Dir = filepath.Join(b.module, pkg)
 	var text bytes.Buffer
@@ -199,7 +202,10 @@ func (b *bench) test(ctx context.Context, binary, pkg string, bound time.Duratio
 	return text.String(), err
 }
 
-var failLine = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+var (
+	failLine = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+	skipLine = regexp.MustCompile(`(?m)^ *--- SKIP: `)
+)
 
 // failed names the tests that an output says have failed.
 func failed(out string) string {

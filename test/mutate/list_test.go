@@ -72,6 +72,7 @@ func TestReport(t *testing.T) {
 		{[]verdict{caught, caught}, nil},
 		{[]verdict{caught, survived}, errSurvived},
 		{[]verdict{broken, caught}, errSurvived},
+		{[]verdict{caught, skipped}, errSurvived},
 	} {
 		var results []result
 		for _, v := range c.verdicts {

@@ -95,8 +95,8 @@ func report(out io.Writer, results []result, took time.Duration) error {
 		counts[r.verdict]++
 		say("| %s | %s | %s | %s | %.1f |\n", r.name, r.why, r.verdict, r.by, r.took.Seconds())
 	}
-	say("\n%d mutations: %d caught, %d survived, %d broken; %.0f seconds\n",
-		len(results), counts[caught], counts[survived], counts[broken], took.Seconds())
+	say("\n%d mutations: %d caught, %d survived, %d skipped, %d broken; %.0f seconds\n",
+		len(results), counts[caught], counts[survived], counts[skipped], counts[broken], took.Seconds())
 	for _, r := range results {
 		if r.verdict == broken {
 			say("\n%s: %s\n", r.name, r.detail)
