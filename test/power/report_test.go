@@ -25,7 +25,7 @@ type counts struct {
 	refused                                     map[string]int
 	unusable                                    map[string]int // after a start, by how submissions failed
 	lostPromises, lostIn, faulty                int
-	fsck, fsckCopies                            int
+	fsck, fsckForgotten                         int
 	cacheDamaged, cacheWrong                    int
 }
 
@@ -48,7 +48,7 @@ func (n *counts) table() string {
 	row("cuts after which the log started; did not", "%d; %s", n.recovered, tally(n.refused))
 	row("cuts after which a monitor found a fault", "%d", n.faulty)
 	row("cuts after which submissions failed", "%s", tally(n.unusable))
-	row("cuts after which `daybook fsck` found damage; found only entries logged twice", "%d; %d", n.fsck, n.fsckCopies)
+	row("cuts after which `daybook fsck` found damage; only that the cache has forgotten rows", "%d; %d", n.fsck, n.fsckForgotten)
 	row("rounds finished by recovery, on the machine; from its image", "%d; %d", n.finished, n.hostFinished)
 	row("temporary files and bundles left by cuts; served", "%d and %d; 0", n.temps, n.bundles)
 	row("dedup caches damaged; rows of them wrong", "%d; %d", n.cacheDamaged, n.cacheWrong)
