@@ -47,7 +47,7 @@ func TestLoadFlags(t *testing.T) {
 	defer d.stop(t)
 	code, out, stderr := invoke(t, "load", "--submission", d.SubmissionPrefix, "--monitoring", d.MonitoringPrefix,
 		"--root", filepath.Join(d.dir, devRoot), "--root-key", filepath.Join(d.dir, devRootKey), "--key", d.PublicKey, "--origin", d.Origin,
-		"--rate", "200", "--duration", "500ms", "--duplicates", "0.5", "--old", "0.5", "--precerts", "0", "--intermediate", "p384", "--sources", "3", "--seed", "7")
+		"--rate", "100", "--duration", "3s", "--duplicates", "0.5", "--old", "0.5", "--precerts", "0", "--intermediate", "p384", "--sources", "3", "--seed", "7")
 	if code != exitOK {
 		t.Fatalf("exit code %d\n%s%s", code, out, stderr)
 	}

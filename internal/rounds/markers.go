@@ -26,8 +26,9 @@ const (
 // certain is the P below which a coincidence is none.
 const certain = 0.001
 
-// quietSpell is how long a log has to be without entries for the next round to
-// come "after a quiet spell".
+// quietSpell is how long a log has to be without entries for the next round with
+// some, and the next one with a cache put, which may be a later one, to come
+// "after a quiet spell".
 const quietSpell = 10 * time.Second
 
 // marker is something that a round shows or not.
@@ -42,6 +43,7 @@ type markerContext struct {
 	slowWait    Duration  // a wait from here on is long
 	lastEntries time.Time // the last round before that had entries
 	known       bool      // that there was such a round, or none for long
+	lastPut     time.Time // the last round before that put keys in the cache
 }
 
 var markers = []marker{
@@ -50,7 +52,7 @@ var markers = []marker{
 	{"WAL checkpoint busy", func(_ *markerContext, r *Record) bool { return r.WAL.Busy }},
 	{"lock's WAL file new or grew", func(_ *markerContext, r *Record) bool { return r.LockWAL.New || r.LockWAL.Grew > 0 }},
 	{"after a quiet spell", func(c *markerContext, r *Record) bool {
-		return r.Entries > 0 && c.known && r.Time.Sub(c.lastEntries) >= quietSpell
+		return r.Entries > 0 && c.known && r.Time.Sub(c.lastEntries) >= quietSpell || r.Put > 0 && r.Time.Sub(c.lastPut) >= quietSpell
 	}},
 	{"pool full", func(_ *markerContext, r *Record) bool { return r.PoolSize > 0 && r.Entries >= r.PoolSize }},
 	{"many entries (most tenth)", func(c *markerContext, r *Record) bool { return r.Entries > c.manyEntries }},
@@ -70,7 +72,7 @@ func coincidences(records []Record, slow []bool) []Coincidence {
 	if len(records) == 0 {
 		return nil
 	}
-	c := markerContext{slowWait: Duration(10 * time.Millisecond), lastEntries: records[0].Time}
+	c := markerContext{slowWait: Duration(10 * time.Millisecond), lastEntries: records[0].Time, lastPut: records[0].Time}
 	entries := make([]int, 0, len(records))
 	for i := range records {
 		entries = append(entries, records[i].Entries)
@@ -97,6 +99,9 @@ func coincidences(records []Record, slow []bool) []Coincidence {
 		}
 		if r.Entries > 0 {
 			c.lastEntries, c.known = r.Time, true
+		}
+		if r.Put > 0 {
+			c.lastPut = r.Time
 		}
 	}
 	others := len(records) - slowRounds
