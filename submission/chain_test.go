@@ -332,6 +332,47 @@ func TestSlots(t *testing.T) {
 	})
 }
 
+// TestLowStepsBack: of two slots those of low priority have one at a time, so that
+// the other is free for whatever else comes; none is lost.
+func TestLowStepsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		validating, low := make(slots, 2), make(slots, 1)
+		begin := func() *turn {
+			r := &turn{validating: validating, low: low}
+			if err := r.begin(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		first, second := begin(), begin()
+		if err := first.stepBack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- second.stepBack(t.Context()) }()
+		synctest.Wait()
+		high := begin() // does not wait
+		if len(done) > 0 || len(validating) != 2 || len(low) != 1 {
+			t.Errorf("%d slots are taken, %d of them by low priority; the second went on: %v", len(validating), len(low), len(done) > 0)
+		}
+		first.end()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		high.end()
+		third := begin()
+		start := time.Now()
+		if err := third.stepBack(t.Context()); !errors.Is(err, errOverloaded) || time.Since(start) != maxSlotWait {
+			t.Errorf("behind one that stays: %v after %v", err, time.Since(start))
+		}
+		third.end()
+		second.end()
+		if len(validating)+len(low) != 0 {
+			t.Errorf("%d and %d slots are lost", len(validating), len(low))
+		}
+	})
+}
+
 // TestOverloaded: a request that finds no slot within a second is told to come
 // back.
 func TestOverloaded(t *testing.T) {

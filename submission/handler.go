@@ -80,9 +80,11 @@ type Handler struct {
 	// validating and signing are apart, so that SCTs, which are promises
 	// already, do not queue behind new requests.
 	validating, signing slots
-	submissions         atomic.Int64 // in progress
-	top                 topSubmitters
-	sctHead             []byte // the JSON of an SCT up to its timestamp
+	// low holds those of low priority that are validating, to half of the slots.
+	low         slots
+	submissions atomic.Int64 // in progress
+	top         topSubmitters
+	sctHead     []byte // the JSON of an SCT up to its timestamp
 }
 
 // DefaultMaxInFlight allows for a round of several thousand entries and their
@@ -128,6 +130,7 @@ func NewHandler(o Options) (*Handler, error) {
 		metrics:    m,
 		validating: make(slots, runtime.GOMAXPROCS(0)),
 		signing:    make(slots, runtime.GOMAXPROCS(0)),
+		low:        make(slots, max(1, runtime.GOMAXPROCS(0)/2)),
 		sctHead:    head,
 	}, nil
 }
@@ -264,10 +267,11 @@ func (h *Handler) admissible(w http.ResponseWriter, r *http.Request, precert boo
 		return sequencer.Submission{}, errors.Join(err, r.Context().Err())
 	}
 	waiting := time.Now()
-	if err := h.validating.take(r.Context(), maxSlotWait); err != nil {
+	turn := turn{validating: h.validating, low: h.low}
+	if err := turn.begin(r.Context()); err != nil {
 		return sequencer.Submission{}, err
 	}
-	defer h.validating.give()
+	defer turn.end()
 	// The pool may have filled up while this request waited.
 	if err := h.o.Preflight(ev.from, sequencer.High); err != nil {
 		return sequencer.Submission{}, err
@@ -281,7 +285,11 @@ func (h *Handler) admissible(w http.ResponseWriter, r *http.Request, precert boo
 	}
 	ev.chain = len(s.chain)
 	p, err := h.validator.validate(s.chain, precert, func(leaf *cert.Certificate) error {
-		return h.o.Preflight(ev.from, priority(leaf, start))
+		p := priority(leaf, start)
+		if err := h.o.Preflight(ev.from, p); err != nil || p == sequencer.High {
+			return err
+		}
+		return turn.stepBack(r.Context())
 	})
 	if err != nil {
 		return sequencer.Submission{}, err

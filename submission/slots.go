@@ -35,3 +35,46 @@ func (s slots) take(ctx context.Context, atMost time.Duration) error {
 }
 
 func (s slots) give() { <-s }
+
+// turn is a request's use of the slots.
+type turn struct {
+	validating, low slots
+	has, hasLow     bool
+}
+
+// begin takes a slot; what the request is of is not known yet.
+func (t *turn) begin(ctx context.Context) error {
+	if err := t.validating.take(ctx, maxSlotWait); err != nil {
+		return err
+	}
+	t.has = true
+	return nil
+}
+
+// stepBack is called when the request turns out to be of low priority, before its
+// signatures are verified. Those of low priority may have half of the slots
+// among them; if they do, this one lets others go before it.
+func (t *turn) stepBack(ctx context.Context) error {
+	select {
+	case t.low <- struct{}{}:
+		t.hasLow = true
+		return nil
+	default:
+	}
+	t.validating.give()
+	t.has = false
+	if err := t.low.take(ctx, maxSlotWait); err != nil {
+		return err
+	}
+	t.hasLow = true
+	return t.begin(ctx)
+}
+
+func (t *turn) end() {
+	if t.has {
+		t.validating.give()
+	}
+	if t.hasLow {
+		t.low.give()
+	}
+}
