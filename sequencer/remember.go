@@ -15,7 +15,8 @@ const (
 	rememberBatch = 1000
 
 	// backlogPerRound bounds how many keys of earlier rounds a round puts beside
-	// its own, which are as many as a put is worth waiting for.
+	// its own. It is not less than rememberBatch, so that only a cache that fails
+	// leaves some for the next put.
 	backlogPerRound = rememberBatch
 
 	// maxUnremembered bounds the keys kept in memory while the cache fails; a

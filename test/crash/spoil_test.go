@@ -125,6 +125,15 @@ func (s *subject) alone(t testing.TB) {
 	s.remove(t, b[:len(b)-1]...)
 }
 
+// several makes sure that the tile which the newest bundle continues has a bundle,
+// too, which it does if the rounds of the template were less than a second apart.
+func (s *subject) several(t testing.TB) {
+	t.Helper()
+	if len(s.bundles(t)) < 2 {
+		t.Skip("SKIPPED: this machine was too slow to leave more than one bundle")
+	}
+}
+
 // The objects of the template. Tile 2 is on its right edge.
 func edge(level string) string { return tilePath(level, 2, templates.size-512) }
 func full(level string) string { return tilePath(level, 0, 256) }
@@ -216,6 +225,10 @@ func TestFlippedBit(t *testing.T) {
 			s.alone(t)
 			s.flip(t, base("data"), 5000)
 		}, refused: "applying the staging bundle"},
+		{name: "tile that has a bundle", killed: true, spoil: func(t *testing.T, s *subject) {
+			s.several(t)
+			s.flip(t, base("data"), 5000)
+		}, refused: "immutable object exists with different content"},
 	} {
 		t.Run(c.name, c.run)
 	}
@@ -245,6 +258,10 @@ func TestDeletedObject(t *testing.T) {
 			s.alone(t)
 			s.remove(t, base("data"))
 		}, refused: "is gone"},
+		{name: "tile that has a bundle", killed: true, spoil: func(t *testing.T, s *subject) {
+			s.several(t)
+			s.remove(t, base("data")) // it is written again
+		}},
 		{name: "storage directory", spoil: gone(is("data")), refused: "mount it"},
 		{name: "all of the storage", spoil: func(t *testing.T, s *subject) {
 			s.remove(t, "data")

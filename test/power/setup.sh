@@ -18,11 +18,11 @@ package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/^ *Depends: *\(l
 [ -n "$package" ] || { echo "no kernel is known: run apt-get update" >&2; exit 1; }
 chmod 755 "$temp"
 (cd "$temp" && apt-get -o APT::Sandbox::User=root download "$package")
-dpkg-deb -x "$temp"/*.deb "$temp/root"
+dpkg-deb -x "$temp"/*.deb "$temp/unpacked"
 mkdir -p "$dir/modules"
 for module in $modules; do
-	found=$(find "$temp/root" -name "$module.ko")
+	found=$(find "$temp/unpacked" -name "$module.ko")
 	[ -z "$found" ] || cp "$found" "$dir/modules/" # or it is built in
 done
-cp "$temp"/root/boot/vmlinuz-* "$dir/vmlinuz"
+cp "$temp"/unpacked/boot/vmlinuz-* "$dir/vmlinuz"
 echo "$package is in $dir"
