@@ -71,6 +71,7 @@ func TestRoundsShareAPut(t *testing.T) {
 		var promises []promise
 		for i := range 15 { // three seconds
 			promises = append(promises, addAll(t, l, i, i+1)...)
+			synctest.Wait() // for the rest of the round, which has given its promise
 			p.mu.Lock()
 			gets := p.gets
 			p.mu.Unlock()
@@ -141,6 +142,7 @@ func TestRestartRemembers(t *testing.T) {
 		for i := 250; i < 270; i += 5 { // over the end of a tile
 			promises = append(promises, addAll(t, l, i, i+5)...)
 		}
+		synctest.Wait()
 		if len(p.cached()) != 0 || p.staged(t) != 5 {
 			t.Fatalf("the cache has %d keys, %d bundles are staged", len(p.cached()), p.staged(t))
 		}
@@ -190,6 +192,7 @@ func TestRestartWithDamagedBundle(t *testing.T) {
 		for i := range 3 {
 			addAll(t, l, i, i+1)
 		}
+		synctest.Wait()
 		names, err := p.store.List(t.Context(), "staging/")
 		if err != nil || len(names) != 3 {
 			t.Fatalf("bundles %v, %v", names, err)
