@@ -12,7 +12,7 @@ import (
 var (
 	ErrFull    = errors.New("pool is full")                             // refused at intake
 	ErrEvicted = errors.New("evicted from the pool by a fresher entry") // admitted, then displaced
-	ErrBusy    = errors.New("waited too long for the pool")             // turnstile wait bound
+	ErrBusy    = errors.New("the queue for the pool is too long")       // at the turnstile, before or after a wait
 	ErrLimited = errors.New("submitter is over its duplicate limit")
 	ErrClosed  = errors.New("log is shutting down")
 	ErrSunset  = errors.New("log is read-only")

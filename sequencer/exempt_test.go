@@ -3,7 +3,6 @@ package sequencer
 import (
 	"errors"
 	"net/netip"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -60,33 +59,10 @@ func TestDuplicateExempt(t *testing.T) {
 		mustAdd(t, l, s)
 
 		want := map[string]float64{"192.0.2.0/24": 2 * again, "2001:db8::/48": again}
-		if got := exemptCounts(t, registry); len(got) != len(want) || got["192.0.2.0/24"] != 2*again || got["2001:db8::/48"] != again {
+		if got := counts(t, registry, "daybook_duplicates_exempt_total"); len(got) != len(want) || got["192.0.2.0/24"] != 2*again || got["2001:db8::/48"] != again {
 			t.Errorf("counters %v, want %v", got, want)
 		}
 	})
-}
-
-// exemptCounts returns daybook_duplicates_exempt_total by network.
-func exemptCounts(t *testing.T, g prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	counts := map[string]float64{}
-	for _, f := range families {
-		if f.GetName() != "daybook_duplicates_exempt_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, label := range m.GetLabel() {
-				labels = append(labels, label.GetValue())
-			}
-			counts[strings.Join(labels, ",")] = m.GetCounter().GetValue()
-		}
-	}
-	return counts
 }
 
 // TestExemptCovers: only a network that lies in an exempt one as a whole is

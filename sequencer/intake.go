@@ -78,15 +78,15 @@ func (l *Log) Submit(ctx context.Context, s Submission) (*Ticket, error) {
 		l.metrics.intake(outcomeBlocked, s.Priority)
 		return nil, err
 	}
-	patience := highPatience
+	bound := highPatience
 	if s.Priority == Low {
-		patience = lowPatience
+		bound = lowPatience
 	}
 	if incident.Off(incident.Patience) {
-		patience = time.Hour
+		bound = time.Hour
 	}
 	start := time.Now()
-	err := l.turnstile.enter(ctx, patience)
+	err := l.turnstile.enter(ctx, partyOf(s.Priority, s.Submitter), bound)
 	entered := time.Now()
 	l.metrics.waitSubmitter.Observe(entered.Sub(start).Seconds())
 	if err != nil {
@@ -144,7 +144,18 @@ func (l *Log) Preflight(from netip.Prefix, p Priority) error {
 		l.metrics.intake(outcomeFullEarly, p)
 		return ErrFull
 	}
+	if l.turnstile.gate.crowded(partyOf(p, from)) {
+		l.metrics.intake(outcomeBusyEarly, p)
+		return ErrBusy
+	}
 	return nil
+}
+
+func partyOf(p Priority, from netip.Prefix) party {
+	if incident.Off(incident.Fairness) {
+		return party{}
+	}
+	return party{priority: p, submitter: from}
 }
 
 func (l *Log) sunset() bool { return !l.c.Sunset.IsZero() && !time.Now().Before(l.c.Sunset) }

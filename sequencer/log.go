@@ -204,7 +204,7 @@ func (l *Log) Run(ctx context.Context) error {
 func (l *Log) drain(ctx context.Context) error {
 	l.turnstile.enterFirst()
 	l.closed = ErrClosed
-	l.turnstile.leave()
+	l.turnstile.leaveFirst()
 	l.setStatus(func(s *Status) { s.Draining = true })
 	l.log.InfoContext(ctx, "draining: refusing new entries, running the last round")
 	now := time.Now()
@@ -232,7 +232,7 @@ func (l *Log) halt(cause error) error {
 	}
 	l.openPool()
 	l.inFlight = nil
-	l.turnstile.leave()
+	l.turnstile.leaveFirst()
 	for _, t := range pending {
 		t.fail(ErrHalted)
 	}

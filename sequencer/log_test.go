@@ -296,7 +296,7 @@ func TestPreflight(t *testing.T) {
 			t.Errorf("%v: %v", c, err)
 		}
 	}
-	l.turnstile.leave()
+	l.turnstile.leaveFirst()
 	for i := 10; i < 15; i++ {
 		s := newEntry(t, i, High)
 		s.Submitter = network(1)

@@ -19,6 +19,7 @@ const (
 	outcomeEvicted    outcome = "evicted"
 	outcomeLimited    outcome = "limited"
 	outcomeBusy       outcome = "busy"
+	outcomeBusyEarly  outcome = "busy_early" // refused by Preflight
 	outcomeClosed     outcome = "closed"
 	outcomeHalted     outcome = "halted"
 	outcomeSunset     outcome = "sunset"
@@ -149,7 +150,7 @@ func newMetrics(r prometheus.Registerer, c *Config) (*metrics, error) {
 	m.holdSubmitter, m.holdSequencer = maxObserver{hold.WithLabelValues("submitter"), &m.tally.hold}, hold.WithLabelValues("sequencer")
 	m.intakeCached = make(map[intakeLabels]prometheus.Counter)
 	for _, o := range []outcome{outcomeAdmitted, outcomeJoined, outcomeDuplicate, outcomeFull, outcomeFullEarly, outcomeEvicted, outcomeLimited,
-		outcomeBusy, outcomeClosed, outcomeHalted, outcomeSunset, outcomeBlocked, outcomeCanceled, outcomeCacheError, outcomeContradicted} {
+		outcomeBusy, outcomeBusyEarly, outcomeClosed, outcomeHalted, outcomeSunset, outcomeBlocked, outcomeCanceled, outcomeCacheError, outcomeContradicted} {
 		for _, p := range []Priority{High, Low} {
 			m.intakeCached[intakeLabels{o, p}] = m.intakes.WithLabelValues(string(o), p.String())
 		}

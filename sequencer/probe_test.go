@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/daybook-ct/daybook/checkpoint"
 	"github.com/daybook-ct/daybook/storage"
@@ -243,4 +246,27 @@ func addAll(t testing.TB, l *Log, from, to int, answered ...func(promise)) []pro
 	}
 	wg.Wait()
 	return promises
+}
+
+// counts returns the values of a counter by its labels' values, separated by commas.
+func counts(t *testing.T, g prometheus.Gatherer, name string) map[string]float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, label := range m.GetLabel() {
+				labels = append(labels, label.GetValue())
+			}
+			counts[strings.Join(labels, ",")] = m.GetCounter().GetValue()
+		}
+	}
+	return counts
 }

@@ -94,7 +94,7 @@ func (t *tally) add(o outcome, p Priority) {
 		c.full.Add(1)
 	case outcomeLimited:
 		c.limited.Add(1)
-	case outcomeBusy:
+	case outcomeBusy, outcomeBusyEarly:
 		c.busy.Add(1)
 	default:
 		c.other.Add(1)

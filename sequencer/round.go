@@ -136,7 +136,7 @@ func (l *Log) privileged(f func()) time.Duration {
 	l.turnstile.enterFirst()
 	entered := time.Now()
 	f()
-	l.turnstile.leave()
+	l.turnstile.leaveFirst()
 	l.metrics.waitSequencer.Observe(entered.Sub(start).Seconds())
 	l.metrics.holdSequencer.Observe(time.Since(entered).Seconds())
 	return entered.Sub(start)

@@ -16,68 +16,78 @@ import (
 // It relies on channels handing a freed slot to senders in the order of their
 // arrival. A sync.Mutex would let newcomers barge in.
 type turnstile struct {
-	gate chan struct{} // held by the one submitter that waits for the lock
+	gate gate
 	lock chan struct{} // held by the party inside
 }
 
-func newTurnstile() *turnstile {
-	return &turnstile{gate: make(chan struct{}, 1), lock: make(chan struct{}, 1)}
-}
+func newTurnstile() *turnstile { return &turnstile{lock: make(chan struct{}, 1)} }
 
 // enter takes the lock for a submitter. It returns ErrBusy when that takes
-// longer than bound, or the context's error.
-func (t *turnstile) enter(ctx context.Context, bound time.Duration) error {
+// longer than bound, or is sure to take too long, or the context's error.
+func (t *turnstile) enter(ctx context.Context, p party, bound time.Duration) error {
+	wait := patience{bound: bound}
+	defer wait.stop()
 	if incident.Off(incident.Turnstile) {
-		timer := time.NewTimer(bound)
-		defer timer.Stop()
-		return t.queue(ctx, timer)
+		return t.queue(ctx, &wait)
 	}
-	select {
-	case t.gate <- struct{}{}:
-		select {
-		case t.lock <- struct{}{}: // nobody else is here: no timer needed
-			<-t.gate
-			return nil
-		default:
-		}
-		timer := time.NewTimer(bound)
-		defer timer.Stop()
-		return t.pass(ctx, timer)
-	default:
+	if err := t.gate.take(ctx, p, &wait); err != nil {
+		return err
 	}
-	timer := time.NewTimer(bound)
-	defer timer.Stop()
-	select {
-	case t.gate <- struct{}{}:
-		return t.pass(ctx, timer)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return ErrBusy
+	defer t.gate.give()
+	err := t.queue(ctx, &wait)
+	if err != nil {
+		t.gate.gaveUp()
 	}
-}
-
-// pass waits for the lock while holding the gate, and gives the gate back.
-func (t *turnstile) pass(ctx context.Context, timer *time.Timer) error {
-	defer func() { <-t.gate }()
-	return t.queue(ctx, timer)
+	return err
 }
 
 // queue waits for the lock.
-func (t *turnstile) queue(ctx context.Context, timer *time.Timer) error {
+func (t *turnstile) queue(ctx context.Context, wait *patience) error {
+	select {
+	case t.lock <- struct{}{}: // nobody else is here: no timer needed
+		return nil
+	default:
+	}
 	select {
 	case t.lock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-timer.C:
+	case <-wait.over():
 		return ErrBusy
 	}
+}
+
+// leave gives the lock of a submitter to the party that waits longest for it.
+func (t *turnstile) leave() {
+	if !incident.Off(incident.Turnstile) {
+		t.gate.passed()
+	}
+	<-t.lock
 }
 
 // enterFirst takes the lock for the sequencer. There is one sequencer, and its
 // wait is bounded by two insertions.
 func (t *turnstile) enterFirst() { t.lock <- struct{}{} }
 
-// leave gives the lock to the party that waits longest for it.
-func (t *turnstile) leave() { <-t.lock }
+// leaveFirst gives the lock of the sequencer away, as leave does.
+func (t *turnstile) leaveFirst() { <-t.lock }
+
+// patience is a timer that starts with the first wait: most do not wait.
+type patience struct {
+	bound time.Duration
+	timer *time.Timer
+}
+
+func (p *patience) over() <-chan time.Time {
+	if p.timer == nil {
+		p.timer = time.NewTimer(p.bound)
+	}
+	return p.timer.C
+}
+
+func (p *patience) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}

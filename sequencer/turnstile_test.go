@@ -21,7 +21,7 @@ func TestSequencerWaitsForTwoInsertions(t *testing.T) {
 		var wg sync.WaitGroup
 		for range submitters {
 			wg.Go(func() {
-				if err := ts.enter(t.Context(), time.Hour); err != nil {
+				if err := ts.enter(t.Context(), party{}, time.Hour); err != nil {
 					t.Error(err)
 					return
 				}
@@ -50,7 +50,7 @@ func TestSequencerWaitsForTwoInsertions(t *testing.T) {
 			if waited := time.Since(start); waited > 2*hold {
 				t.Errorf("turn %d: the sequencer waited %v for holds of %v", turn, waited, hold)
 			}
-			ts.leave()
+			ts.leaveFirst()
 			time.Sleep(3 * hold) // let others in between
 		}
 		wg.Wait()
@@ -69,7 +69,7 @@ func TestSubmittersEnterInOrder(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 50 {
 			wg.Go(func() {
-				if err := ts.enter(t.Context(), time.Hour); err != nil {
+				if err := ts.enter(t.Context(), party{}, time.Hour); err != nil {
 					t.Error(err)
 					return
 				}
@@ -78,7 +78,7 @@ func TestSubmittersEnterInOrder(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		ts.leave()
+		ts.leaveFirst()
 		wg.Wait()
 		for i, got := range order {
 			if got != i {
@@ -103,7 +103,7 @@ func TestTurnstileWaitIsBounded(t *testing.T) {
 					ctx = canceled
 				}
 				start := time.Now()
-				results[i] = ts.enter(ctx, time.Second)
+				results[i] = ts.enter(ctx, party{}, time.Second)
 				if i%2 == 0 && time.Since(start) != time.Second {
 					t.Errorf("waiter %d gave up after %v", i, time.Since(start))
 				}
@@ -118,15 +118,13 @@ func TestTurnstileWaitIsBounded(t *testing.T) {
 				t.Errorf("waiter %d: %v, want %v", i, err, want)
 			}
 		}
-		ts.leave()
+		ts.leaveFirst()
 		// Those who gave up left nothing behind.
-		if err := ts.enter(t.Context(), time.Second); err != nil {
+		if err := ts.enter(t.Context(), party{}, time.Second); err != nil {
 			t.Fatal(err)
 		}
 		ts.leave()
-		if len(ts.gate) != 0 || len(ts.lock) != 0 {
-			t.Errorf("gate %d and lock %d are still held", len(ts.gate), len(ts.lock))
-		}
+		checkIdle(t, ts)
 	})
 }
 
@@ -138,7 +136,7 @@ func TestTurnstileExcludes(t *testing.T) {
 	enter := func(privileged bool) {
 		if privileged {
 			ts.enterFirst()
-		} else if err := ts.enter(t.Context(), time.Minute); err != nil {
+		} else if err := ts.enter(t.Context(), party{}, time.Minute); err != nil {
 			t.Error(err)
 			return
 		}
@@ -148,7 +146,11 @@ func TestTurnstileExcludes(t *testing.T) {
 		}
 		total++
 		inside--
-		ts.leave()
+		if privileged {
+			ts.leaveFirst()
+		} else {
+			ts.leave()
+		}
 	}
 	for range 8 {
 		wg.Go(func() {
@@ -172,7 +174,7 @@ func BenchmarkTurnstile(b *testing.B) {
 	ts := newTurnstile()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if err := ts.enter(context.Background(), time.Minute); err != nil {
+			if err := ts.enter(context.Background(), party{}, time.Minute); err != nil {
 				b.Error(err)
 			}
 			ts.leave()

@@ -114,7 +114,7 @@ func TestSwitches(t *testing.T) {
 		{remedy: incident.Turnstile, more: []incident.Remedy{incident.Patience}, read: 20 * time.Millisecond, step: slow,
 			shows: func(o outcome) bool { return o.LockWait > 800*time.Millisecond }},
 		{remedy: incident.Patience, more: []incident.Remedy{incident.Turnstile}, read: 20 * time.Millisecond, step: slow,
-			shows: func(o outcome) bool { return intake(o, "busy") == 0 }},
+			shows: func(o outcome) bool { return intake(o, "busy")+intake(o, "busy_early") == 0 }},
 	} {
 		t.Run(string(c.remedy), func(t *testing.T) {
 			line := Line{Read: c.read, Off: append([]incident.Remedy{c.remedy}, c.more...)}

@@ -11,6 +11,7 @@ func mutations() []mutation {
 const (
 	roundFile    = "sequencer/round.go"
 	intakeFile   = "sequencer/intake.go"
+	gateFile     = "sequencer/gate.go"
 	recoverFile  = "sequencer/recover.go"
 	rememberFile = "sequencer/remember.go"
 	durableFile  = "internal/durable/durable.go"
