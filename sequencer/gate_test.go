@@ -96,6 +96,13 @@ func newCrowd(t *testing.T, stay time.Duration) *crowd {
 	return &crowd{t: t, ts: newTurnstile(), stay: stay, entered: map[party][]time.Duration{}, refused: map[party]int{}, lost: map[party]int{}}
 }
 
+// stays sets how long those who enter from now on stay.
+func (c *crowd) stays(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stay = d
+}
+
 func (c *crowd) comes(p party) {
 	c.wg.Go(func() {
 		start := time.Now()
@@ -188,7 +195,7 @@ func TestGateTakesBursts(t *testing.T) {
 				c := newCrowd(t, hiccup)
 				c.comes(party{High, network(0)})
 				time.Sleep(hiccup / 2)
-				c.stay = 20 * time.Microsecond
+				c.stays(20 * time.Microsecond)
 				for range 2 {
 					for i := range 3000 {
 						c.comes(party{Priority(i % 2), network(i % 7)})
@@ -220,7 +227,7 @@ func TestGateStall(t *testing.T) {
 		c := newCrowd(t, time.Minute)
 		c.comes(party{High, network(0)})
 		synctest.Wait()
-		c.stay = 0
+		c.stays(0)
 		longest := 0
 		for i := range 600 {
 			c.offer(party{Priority(i % 2), network(i % 7)}, 500, 100*time.Millisecond)
