@@ -87,7 +87,7 @@ func (f *rebuildFlags) run(cmd *cobra.Command) error {
 	}
 	out.printf("origin      %s\n", r.Origin)
 	out.printf("tree        %s entries, of which %s were read and verified\n", thousands(r.Tree.N), thousands(r.Entries))
-	out.printf("cache       %s rows added, %s were there; %s entries are copies of earlier ones\n", thousands(r.Added), thousands(r.Matched-r.Added), thousands(r.Duplicates))
+	out.printf("cache       %s rows added, %s were there; %s entries are copies of others\n", thousands(r.Added), thousands(r.Matched-r.Added), thousands(r.Duplicates))
 	out.printf("took        %.1f s\n", r.Took.Seconds())
 	return ended(cmd.Context(), err, out.err, r, f.resume)
 }

@@ -253,7 +253,7 @@ func (f *fsckFlags) report(out *printer, r *fsck.Report) {
 	switch {
 	case f.cache == "":
 	case f.all:
-		out.printf("cache       %s rows, %s of them those of entries; %s entries are copies of earlier ones\n", thousands(r.Rows), thousands(r.Matched), thousands(r.Duplicates))
+		out.printf("cache       %s rows, %s of them those of entries; %s entries are copies of others\n", thousands(r.Rows), thousands(r.Matched), thousands(r.Duplicates))
 	default:
 		out.printf("cache       %s rows, chosen at random\n", thousands(r.Sampled))
 	}

@@ -87,7 +87,9 @@ func TestRebuildFinds(t *testing.T) {
 		l.leaves = append([]tlog.Leaf(nil), l.leaves...)
 		l.grow(t, l.leaves[5].Entry)
 		sql(t, l.cache(), "UPDATE cache256 SET leaf_index = 600, timestamp = ? WHERE key = ?", l.leaves[600].Timestamp, l.key(5))
-		wantFindings(t, rebuild(t, l.rebuildOptions()), []expected{{CacheObject, 5, 1, "a later copy of the one at 5"}})
+		if r := rebuild(t, l.rebuildOptions()); r.Count != 0 || r.Added != 0 || r.Matched != testSize || r.Duplicates != 1 {
+			t.Errorf("report %+v", r)
+		}
 	})
 	t.Run("forged tile", func(t *testing.T) {
 		l := copyOf(t, whole)

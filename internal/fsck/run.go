@@ -106,7 +106,7 @@ type Counts struct {
 	Precerts   int64 `json:"precerts"`
 	Signatures int64 `json:"signatures"`
 	Matched    int64 `json:"matched"`    // leaves that have their row in the cache
-	Duplicates int64 `json:"duplicates"` // leaves whose row is, rightly, that of an earlier leaf
+	Duplicates int64 `json:"duplicates"` // leaves whose row is, rightly, that of a copy of them
 	Added      int64 `json:"added"`      // rows that Rebuild made
 }
 
