@@ -50,6 +50,14 @@ func newClock(wall func() time.Time) *clock {
 	return c
 }
 
+// trusted is a time that a round took, and when that was by the monotonic clock.
+type trusted struct{ wall, taken time.Time }
+
+func (c *clock) trusted() *trusted { return &trusted{c.accepted.wall, time.Now()} }
+
+// now returns the time, whatever the wall clock was set to since.
+func (t *trusted) now() time.Time { return t.wall.Add(time.Since(t.taken)) }
+
 // sample reads both clocks at one time, or nearly.
 func (c *clock) sample() (s sample) {
 	const tries = 10 // a process that is stopped ten times in a row has other problems
@@ -101,6 +109,7 @@ func (l *Log) checkClock(ctx context.Context) error {
 		return refusal{err}
 	}
 	l.stepped.Store(nil)
+	l.trusted.Store(l.clock.trusted())
 	switch {
 	case settled:
 		l.log.ErrorContext(ctx, "the clock has jumped forward and kept its time since: it is taken for right", "ahead", before.Round(time.Second), "after", clockSettle)

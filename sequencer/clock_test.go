@@ -13,7 +13,10 @@ import (
 )
 
 // setClock is a wall clock that tests set.
-type setClock struct{ wrong atomic.Int64 }
+type setClock struct {
+	wrong  atomic.Int64
+	sunset time.Time // of the log
+}
 
 func (c *setClock) now() time.Time       { return time.Now().Add(time.Duration(c.wrong.Load())) }
 func (c *setClock) set(by time.Duration) { c.wrong.Store(int64(by)) }
@@ -23,7 +26,7 @@ func (c *setClock) open(t *testing.T, p *probe, interval time.Duration) *Log {
 	t.Helper()
 	p.open(t, 10) // creates it
 	config := p.config(t, 10)
-	config.wall, config.Interval = c.now, interval
+	config.wall, config.Interval, config.Sunset = c.now, interval, c.sunset
 	l, err := Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +220,41 @@ func TestClockTold(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), "the clock is right again") {
 			t.Errorf("not told that all is well:\n%s", out.String())
+		}
+	})
+}
+
+// TestSunsetByTrustedClock: what is final for clients is not decided by a clock that has
+// jumped; a log that was to be read-only by then is, once the time has come.
+func TestSunsetByTrustedClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := setClock{sunset: time.Now().Add(time.Minute)}
+		p := newProbe()
+		l := c.open(t, p, 200*time.Millisecond)
+		stop := run(t, l)
+		mustAdd(t, l, newEntry(t, 1, High))
+		c.set(time.Hour)
+		// What the clock says is not believed before the round that finds it out, either.
+		if err := l.Preflight(netip.Prefix{}, High); err != nil {
+			t.Errorf("preflight got %v", err)
+		}
+		time.Sleep(2 * l.c.Interval)
+		if _, err := l.Submit(t.Context(), newEntry(t, 2, High)); !errors.Is(err, ErrClock) {
+			t.Errorf("an entry got %v", err)
+		}
+		c.set(0)
+		time.Sleep(2 * l.c.Interval)
+		mustAdd(t, l, newEntry(t, 2, High))
+		time.Sleep(time.Until(c.sunset) - time.Millisecond)
+		if err := l.Preflight(netip.Prefix{}, High); err != nil {
+			t.Errorf("just before the sunset: preflight got %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		if _, err := l.Submit(t.Context(), newEntry(t, 3, High)); !errors.Is(err, ErrSunset) {
+			t.Errorf("after the sunset: an entry got %v", err)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

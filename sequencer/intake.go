@@ -158,7 +158,11 @@ func partyOf(p Priority, from netip.Prefix) party {
 	return party{priority: p, submitter: from}
 }
 
-func (l *Log) sunset() bool { return !l.c.Sunset.IsZero() && !time.Now().Before(l.c.Sunset) }
+// sunset reports whether the log is read-only. Clients take that for final, so a
+// clock that has jumped does not decide it.
+func (l *Log) sunset() bool {
+	return !l.c.Sunset.IsZero() && !l.trusted.Load().now().Before(l.c.Sunset)
+}
 
 // intake decides about one entry, in the order of the design: closed, known in
 // memory, full, known in the cache, admitted. It runs inside the turnstile, so

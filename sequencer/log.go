@@ -138,9 +138,10 @@ type Log struct {
 	refusals    int         // rounds refused in a row
 	last        RoundRecord // of the last round, for report
 
-	status atomic.Pointer[Status]
-	halted atomic.Pointer[error]
-	block  atomic.Pointer[error] // see Block
+	status  atomic.Pointer[Status]
+	halted  atomic.Pointer[error]
+	block   atomic.Pointer[error]   // see Block
+	trusted atomic.Pointer[trusted] // the time, as the last round knew it
 	// stepped is why entries are refused while the clock cannot be trusted.
 	stepped atomic.Pointer[error]
 }

@@ -72,6 +72,7 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 		return nil, fmt.Errorf("opening log %s: %w", c.Signer.Origin(), err)
 	}
 	l.clock = newClock(c.wall)
+	l.trusted.Store(l.clock.trusted())
 	opened()
 	return l, nil
 }

@@ -26,6 +26,10 @@ const (
 	// maxBundles bounds the bundles kept while the cache fails.
 	maxBundles = 64
 
+	// maxLeftover bounds the bundles that are kept in mind while they cannot be
+	// removed; a start removes them all.
+	maxLeftover = 300
+
 	// putFailuresPerLine is how many failing cache puts share a line in the log.
 	putFailuresPerLine = 300
 )
@@ -134,14 +138,15 @@ func (l *Log) discard(ctx context.Context, r *round) error {
 	if len(l.toRemember) > 0 {
 		remembered = l.toRemember[0].Position.Index
 	}
-	names := l.leftover[:len(l.leftover):len(l.leftover)]
+	names := l.leftover[max(0, len(l.leftover)-maxLeftover):]
+	known := len(names)
 	for i, b := range l.bundles {
 		if b.end > remembered && len(l.bundles)-i <= maxBundles {
 			break
 		}
 		names = append(names, b.name)
 	}
-	l.bundles = l.bundles[len(names)-len(l.leftover):]
+	l.bundles = l.bundles[len(names)-known:]
 	draining := l.closed != nil // written by this goroutine alone
 	if len(names) == 0 && !draining {
 		return nil

@@ -153,6 +153,39 @@ func TestDiscardFails(t *testing.T) {
 	})
 }
 
+// TestLeftoversAreBounded: bundles that can never be removed do not fill the memory.
+func TestLeftoversAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbe()
+		l := p.open(t, 10)
+		p.setFault(func(op, _ string) error {
+			if op == "delete" {
+				return errors.New("operation not permitted")
+			}
+			return nil
+		})
+		stop := run(t, l)
+		for i := range maxLeftover + 50 {
+			mustAdd(t, l, newEntry(t, i, High))
+		}
+		synctest.Wait()
+		if n := len(l.leftover); n > maxLeftover+1 || n < maxLeftover {
+			t.Errorf("%d bundles are kept in mind", n)
+		}
+		if n := p.staged(t); n != maxLeftover+50 {
+			t.Errorf("%d bundles are staged", n)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		p.setFault(nil)
+		p.open(t, 10)
+		if n := p.staged(t); n != 0 {
+			t.Errorf("%d bundles are left after a start", n)
+		}
+	})
+}
+
 // TestStageFailsAfterWriting: a bundle that is there although staging it failed
 // is removed by a later round.
 func TestStageFailsAfterWriting(t *testing.T) {
