@@ -1,11 +1,13 @@
 package sqlitelock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -75,7 +77,7 @@ func open(path string, o Options) (_ *Lock, err error) {
 	if err := prepareDatabase(conn, o.Create); err != nil {
 		return nil, err
 	}
-	if err := foldWAL(conn, wal); err != nil {
+	if err := foldWAL(conn, wal, o.BusyTimeout); err != nil {
 		return nil, err
 	}
 	// The database and its WAL may have been made just now, or by a process
@@ -111,12 +113,21 @@ func walOf(path string) (string, error) {
 // would be appended to it would be lost with it when the power fails. The pages
 // of the database itself are sound: SQLite uses a WAL anew only after an fsync
 // of the database has succeeded, and until then this writes them again.
-func foldWAL(conn *sqlite.Conn, wal string) error {
-	switch busy, err := text(conn, "PRAGMA wal_checkpoint(TRUNCATE)"); {
-	case err != nil:
-		return fmt.Errorf("folding its WAL back: %w", err)
-	case busy != "0":
+//
+// SQLite waits for readers and writers, but not for another process that folds the
+// WAL back, by opening the lock or with a commit: that is tried again.
+func foldWAL(conn *sqlite.Conn, wal string, timeout time.Duration) error {
+	err := waitWhileBusy(context.Background(), timeout, func() error {
+		busy, err := text(conn, "PRAGMA wal_checkpoint(TRUNCATE)")
+		if err == nil && busy != "0" {
+			err = sqlite.ResultBusy.ToError()
+		}
+		return err
+	})
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {
 		return errors.New("folding its WAL back: another process keeps it busy, with a write or a read transaction: end that first")
+	} else if err != nil {
+		return fmt.Errorf("folding its WAL back: %w", err)
 	}
 	// SQLite does not sync the truncation. Older frames must not come back: they
 	// would be read in place of the newer pages of the database.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"zombiezen.com/go/sqlite"
@@ -154,6 +155,53 @@ func TestProcesses(t *testing.T) {
 	}
 	if got, err := l.Fetch(t.Context(), [32]byte{1}); err != nil || string(got) != fmt.Sprint(rounds) {
 		t.Errorf("the register holds %s, %v", got, err)
+	}
+}
+
+// TestProcessesOpen: processes that open the lock at once wait for each other, also while
+// one of them folds the WAL back.
+func TestProcessesOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock.db")
+	l := openTest(t, path, Options{Create: true})
+	if err := l.Create(t.Context(), [32]byte{1}, []byte("0")); err != nil {
+		t.Fatal(err)
+	}
+	var cmds []*exec.Cmd
+	for range 4 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOpenProcess$")
+		cmd.Env = append(os.Environ(), "DAYBOOK_TEST_LOCK="+path)
+		cmd.Stderr = os.Stderr
+		cmds = append(cmds, cmd)
+	}
+	var wg sync.WaitGroup
+	for _, cmd := range cmds {
+		wg.Go(func() {
+			if out, err := cmd.Output(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestOpenProcess is the other process of TestProcessesOpen.
+func TestOpenProcess(t *testing.T) {
+	path := os.Getenv("DAYBOOK_TEST_LOCK")
+	if path == "" {
+		t.Skip("not asked for: TestProcessesOpen runs this in processes of its own")
+	}
+	for range 50 {
+		l, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := l.Fetch(t.Context(), [32]byte{1})
+		if err == nil {
+			err = l.Swap(t.Context(), [32]byte{1}, body, append(body, '0'))
+		}
+		if err := errors.Join(err, l.Close()); err != nil && !errors.Is(err, storage.ErrConflict) {
+			t.Fatal(err)
+		}
 	}
 }
 
