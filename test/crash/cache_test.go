@@ -92,8 +92,8 @@ func TestCacheLost(t *testing.T) {
 			}
 			p := s.serve(t, how{})
 			p.says(t, c.says)
-			s.moves = c.duplicates
-			s.resubmit(t, p.addr, 100)
+			s.MayMove(c.duplicates)
+			s.Resubmit(t.Context(), p.Addr, 100)
 			s.fill(t, p, 40)
 			duplicates := s.sound(t, p)
 			if got := duplicates > 0; got != c.duplicates {
@@ -123,13 +123,13 @@ func TestDamagedCache(t *testing.T) {
 			s.write(t, "cache.db", c.damage(s.read(t, "cache.db")))
 			if c.starts {
 				p := s.serve(t, how{})
-				s.moves = c.misses
-				var chains []uint64
+				s.MayMove(c.misses)
+				var list []uint64
 				for n := range uint64(300) {
-					chains = append(chains, n)
+					list = append(list, n)
 				}
-				s.all(t, p.addr, chains, func(uint64, int) {})
-				t.Logf("answers by status: %v", s.statuses)
+				s.All(t.Context(), p.Addr, list, func(uint64, int) {})
+				t.Logf("answers by status: %v", s.Counts().Statuses)
 				if n := s.sound(t, p); n > 0 && !c.misses {
 					t.Errorf("%d entries were logged twice", n)
 				}
@@ -138,9 +138,9 @@ func TestDamagedCache(t *testing.T) {
 				t.Log(s.refuses(t, how{}))
 			}
 			s.remove(t, "cache.db", "cache.db-wal", "cache.db-shm")
-			s.moves = true
+			s.MayMove(true)
 			p := s.serve(t, how{})
-			s.resubmit(t, p.addr, 100)
+			s.Resubmit(t.Context(), p.Addr, 100)
 			s.sound(t, p)
 		})
 	}

@@ -3,14 +3,13 @@ package crash
 import (
 	"context"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/daybook-ct/daybook/checkpoint"
 	"github.com/daybook-ct/daybook/monitor"
+	"github.com/daybook-ct/daybook/test/witness"
 	"github.com/daybook-ct/daybook/tlog"
 )
 
@@ -20,8 +19,8 @@ var lost atomic.Int64
 // subject is a log with those who use it.
 type subject struct {
 	*logDir
-	*submitters
-	*watcher
+	*witness.Witness
+	watcher
 }
 
 func newSubject(t testing.TB, o layout) *subject {
@@ -30,7 +29,7 @@ func newSubject(t testing.TB, o layout) *subject {
 }
 
 func subjectOf(t testing.TB, l *logDir) *subject {
-	return &subject{l, newSubmitters(t, l), newWatcher(t, l)}
+	return &subject{logDir: l, Witness: newWitness(t, l)}
 }
 
 // fork returns a copy of the log, which must not be running, with what its
@@ -40,42 +39,25 @@ func (s *subject) fork(t testing.TB, dir string) *subject {
 	if dir == "" {
 		dir = filepath.Join(t.TempDir(), "log")
 	}
-	f := subjectOf(t, s.logDir.copy(t, dir))
-	f.rand = newRand(t.Name())
-	s.submitters.mu.Lock()
-	defer s.submitters.mu.Unlock()
-	f.next = s.next
-	f.promised, f.open = maps.Clone(s.promised), maps.Clone(s.open)
-	s.watcher.mu.Lock()
-	defer s.watcher.mu.Unlock()
-	f.seen, f.last, f.distinct = slices.Clone(s.seen), s.last, s.distinct
-	return f
+	return &subject{logDir: s.logDir.copy(t, dir), Witness: s.Fork(newClient(t), newRand(t.Name()))}
 }
 
-// verify verifies the whole log through its monitoring prefix: every promise
-// ever made, and every checkpoint ever seen. It returns the error of a monitor.
+// verify verifies the whole log through its monitoring prefix. It returns the
+// error of a monitor.
 func (s *subject) verify(ctx context.Context, p *process) (*monitor.Report, error) {
-	return monitor.Verify(ctx, monitor.Options{
-		Prefix: "http://" + p.addr + logPath, Origin: origin, Key: s.key,
-		Promises: s.promises(-1), Known: s.checkpoints(true), Signatures: true,
-	})
+	return s.Verify(ctx, p.Addr, true)
 }
 
 // sound verifies the whole log, which must be as it should be, and returns how
 // many entries stand in it more than once.
 func (s *subject) sound(t testing.TB, p *process) (duplicates int) {
 	t.Helper()
-	promises := len(s.promised) + len(s.moved)
 	r, err := s.verify(t.Context(), p)
 	if err != nil {
 		lost.Add(1) // at least; what is lost stands in the error
-		t.Fatalf("%v\n%s", err, p.out.text())
+		t.Fatalf("%v\n%s", err, p.Out.Text())
 	}
-	if r.Promises != promises {
-		t.Fatalf("%d promises were verified, of %d", r.Promises, promises)
-	}
-	s.submitters.failed(t)
-	s.watcher.failed(t)
+	s.failed(t)
 	duplicates, err = s.duplicates(t.Context(), p, r.Tree)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +67,7 @@ func (s *subject) sound(t testing.TB, p *process) (duplicates int) {
 
 // duplicates counts the leaves of a tree whose entry stands in it before.
 func (s *subject) duplicates(ctx context.Context, p *process, tree tlog.Tree) (n int, err error) {
-	client, err := monitor.NewClient("http://"+p.addr+logPath, monitor.ClientOptions{})
+	client, err := monitor.NewClient("http://"+p.Addr+logPath, monitor.ClientOptions{})
 	if err != nil {
 		return 0, err
 	}
@@ -111,30 +93,20 @@ func (s *subject) duplicates(ctx context.Context, p *process, tree tlog.Tree) (n
 	return n, nil
 }
 
-// fresh verifies what happened since the last check: the promises since then
-// and some before, and the checkpoints since then.
+// verifyFresh verifies what happened since the last check.
 func (s *subject) verifyFresh(t testing.TB, p *process) {
 	t.Helper()
-	promises := s.promises(50)
-	r, err := monitor.Verify(t.Context(), monitor.Options{
-		Prefix: "http://" + p.addr + logPath, Origin: origin, Key: s.key,
-		Promises: promises, PromisesOnly: true, Known: s.checkpoints(false),
-	})
-	switch {
-	case err != nil:
+	if _, err := s.VerifyFresh(t.Context(), p.Addr, 50); err != nil {
 		lost.Add(1)
-		t.Fatalf("%v\n%s", err, p.out.text())
-	case r.Promises != len(promises):
-		t.Fatalf("%d promises were verified, of %d", r.Promises, len(promises))
+		t.Fatalf("%v\n%s", err, p.Out.Text())
 	}
-	s.submitters.failed(t)
-	s.watcher.failed(t)
+	s.failed(t)
 }
 
 // head returns the published checkpoint's tree.
 func (s *subject) head(t testing.TB, p *process) checkpoint.TreeHead {
 	t.Helper()
-	client, err := monitor.NewClient("http://"+p.addr+logPath, monitor.ClientOptions{})
+	client, err := monitor.NewClient("http://"+p.Addr+logPath, monitor.ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +115,7 @@ func (s *subject) head(t testing.TB, p *process) checkpoint.TreeHead {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, err := s.verifier.Verify(signed)
+	head, err := s.Verifier.Verify(signed)
 	if err != nil {
 		t.Fatal(err)
 	}

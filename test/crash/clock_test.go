@@ -59,7 +59,7 @@ func TestClock(t *testing.T) {
 		}
 		s.setClock(t, 0)
 		p = s.serve(t, how{clock: s.at("clock")})
-		s.resubmit(t, p.addr, 50)
+		s.Resubmit(t.Context(), p.Addr, 50)
 		s.sound(t, p)
 	})
 	t.Run("forward by an hour, then right", func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestDiskFull(t *testing.T) {
 			full.free(t)
 			s.grows(t, p, 50)
 		})
-		if _, failed := p.out.seen("no space left on device"); failed {
+		if _, failed := p.Out.Seen("no space left on device"); failed {
 			t.Error("the disk was full")
 		}
 		s.sound(t, p)
@@ -76,7 +76,7 @@ func TestDiskFull(t *testing.T) {
 					t.Fatalf("a checkpoint of %d is published on a full disk, after one of %d", head.Timestamp, before.Timestamp)
 				}
 			}
-			if _, halted := p.out.seen(`"msg":"log has halted`); halted {
+			if _, halted := p.Out.Seen(`"msg":"log has halted`); halted {
 				t.Fatal("it has halted")
 			}
 			rest.free(t)
@@ -100,7 +100,7 @@ func TestDiskFull(t *testing.T) {
 		t.Log(message)
 		full.free(t)
 		p = s.serve(t, how{})
-		s.resubmit(t, p.addr, 50)
+		s.Resubmit(t.Context(), p.Addr, 50)
 		s.sound(t, p)
 	})
 	t.Run("lock", func(t *testing.T) {
@@ -112,12 +112,12 @@ func TestDiskFull(t *testing.T) {
 			full = fillUp(t, disk, 0)
 			// Once its WAL is as large as it gets, it needs no more room.
 			for enough := s.count() + 1000; s.count() < enough; time.Sleep(5 * time.Millisecond) {
-				if _, halted := p.out.seen(`"msg":"log has halted`); halted {
+				if _, halted := p.Out.Seen(`"msg":"log has halted`); halted {
 					break
 				}
 			}
 		})
-		if _, halted := p.out.seen(`"msg":"log has halted`); halted {
+		if _, halted := p.Out.Seen(`"msg":"log has halted`); halted {
 			cause := p.halts(t)
 			if !strings.Contains(cause, "the outcome of the lock swap is unknown") {
 				t.Error(cause)
@@ -127,7 +127,7 @@ func TestDiskFull(t *testing.T) {
 		p.kill()
 		full.free(t)
 		p = s.serve(t, how{})
-		s.resubmit(t, p.addr, 50)
+		s.Resubmit(t.Context(), p.Addr, 50)
 		s.sound(t, p)
 	})
 	t.Run("cache", func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestDiskFull(t *testing.T) {
 			full := fillUp(t, disk, 0)
 			t.Log(p.says(t, "dedup cache put failed"))
 			s.grows(t, p, 50) // the log goes on, and memory answers for the cache
-			s.submitters.failed(t)
+			s.failed(t)
 			full.free(t)
 			s.grows(t, p, 50)
 		})
@@ -148,7 +148,7 @@ func TestDiskFull(t *testing.T) {
 		}
 		p.stop(t)
 		p = s.serve(t, how{})
-		s.resubmit(t, p.addr, 100)
+		s.Resubmit(t.Context(), p.Addr, 100)
 		if n := s.sound(t, p); n > 0 {
 			t.Errorf("%d entries were logged twice", n)
 		}
@@ -179,8 +179,8 @@ func TestReadOnlyRemount(t *testing.T) {
 		// cannot be finished, and the log halts after some seconds.
 		refused := false
 		for end := time.Now().Add(patience); !halted && !refused && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			_, halted = p.out.seen(`"msg":"log has halted`)
-			_, refused = p.out.seen("no room for the round")
+			_, halted = p.Out.Seen(`"msg":"log has halted`)
+			_, refused = p.Out.Seen("no room for the round")
 		}
 		if refused {
 			s.refused(t, p, http.StatusServiceUnavailable)
@@ -205,7 +205,7 @@ func TestReadOnlyRemount(t *testing.T) {
 	t.Log(message)
 	remount(0)
 	p = s.serve(t, how{})
-	s.resubmit(t, p.addr, 50)
+	s.Resubmit(t.Context(), p.Addr, 50)
 	s.sound(t, p)
 }
 

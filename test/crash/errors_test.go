@@ -28,9 +28,8 @@ func strace(t *testing.T, path, calls, errno string) []string {
 // returned function is called.
 func (p *process) failing(t *testing.T, path, calls, errno string) (mend func()) {
 	t.Helper()
-	command := append(strace(t, path, calls, errno), "-p", strconv.Itoa(p.cmd.Process.Pid))
-	s := &process{cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{})}
-	s.run(t)
+	command := append(strace(t, path, calls, errno), "-p", strconv.Itoa(p.Cmd.Process.Pid))
+	s := run(t, exec.Command(command[0], command[1:]...))
 	s.says(t, "attached")
 	return func() { signal(t, s, syscall.SIGINT); s.ended(t) } // which detaches
 }
@@ -55,7 +54,7 @@ func TestDatabaseFails(t *testing.T) {
 		s.refused(t, p, http.StatusInternalServerError)
 		p.kill()
 		p = s.serve(t, how{})
-		s.resubmit(t, p.addr, 50)
+		s.Resubmit(t.Context(), p.Addr, 50)
 		s.sound(t, p)
 	})
 	t.Run("writes of the cache", func(t *testing.T) {
@@ -97,7 +96,7 @@ func TestDatabaseFails(t *testing.T) {
 		s.refused(t, p, http.StatusInternalServerError)
 		t.Log(p.says(t, "cache"))
 		mend()
-		s.resubmit(t, p.addr, 50)
+		s.Resubmit(t.Context(), p.Addr, 50)
 		if n := s.sound(t, p); n > 0 {
 			t.Errorf("%d entries were logged twice: an error was taken for a miss", n)
 		}

@@ -31,7 +31,7 @@ func (s *subject) grows(t *testing.T, p *process, count int) {
 	want := s.count() + count
 	for deadline := time.Now().Add(patience); s.count() < want; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("no entries are promised any more\n%s", p.out.text())
+			t.Fatalf("no entries are promised any more\n%s", p.Out.Text())
 		}
 	}
 }
@@ -40,10 +40,7 @@ func (s *subject) grows(t *testing.T, p *process, count int) {
 func (s *subject) answers(t *testing.T, status int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		s.submitters.mu.Lock()
-		n := s.statuses[status]
-		s.submitters.mu.Unlock()
-		if n > 0 {
+		if s.Counts().Statuses[status] > 0 {
 			return
 		}
 	}
@@ -75,7 +72,7 @@ func TestSuspended(t *testing.T) {
 func stopped(t *testing.T, p *process) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Cmd.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +85,7 @@ func stopped(t *testing.T, p *process) {
 
 func signal(t *testing.T, p *process, s syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(p.cmd.Process.Pid, s); err != nil {
+	if err := syscall.Kill(p.Cmd.Process.Pid, s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -119,23 +116,11 @@ func TestSuspendedAndReplaced(t *testing.T) {
 					}
 					two.grows(t, q, 50)
 				})
-				two.adopt(one)
+				two.Adopt(one.Witness)
 				two.sound(t, q)
 			})
 		})
 	}
-}
-
-// adopt adds what the users of another process of the same log know.
-func (s *subject) adopt(other *subject) {
-	other.submitters.mu.Lock()
-	defer other.submitters.mu.Unlock()
-	for _, p := range other.promised {
-		s.moved = append(s.moved, p)
-	}
-	other.watcher.mu.Lock()
-	defer other.watcher.mu.Unlock()
-	s.seen = append(s.seen, other.seen...)
 }
 
 // TestFsyncFails: after a failed fsync the page cache is not to be trusted, so
@@ -156,7 +141,7 @@ func TestFsyncFails(t *testing.T) {
 			s.refused(t, p, http.StatusInternalServerError)
 			p.kill()
 			p = s.serve(t, how{})
-			s.resubmit(t, p.addr, 50)
+			s.Resubmit(t.Context(), p.Addr, 50)
 			if n := s.sound(t, p); n > 0 {
 				t.Errorf("%d entries were logged twice", n)
 			}

@@ -72,21 +72,21 @@ func (s *subject) judge(t *testing.T, object string, public bool) (outcome strin
 	p := s.start(t, how{})
 	defer p.kill()
 	if !p.ready() {
-		if code := p.state.ExitCode(); code != 1 {
-			return "", fmt.Errorf("ended with %v:\n%s", p.state, p.out.text())
+		if code := p.State().ExitCode(); code != 1 {
+			return "", fmt.Errorf("ended with %v:\n%s", p.State(), p.Out.Text())
 		}
 		return "refused", nil
 	}
-	s.moves = true // the cache may be what was spoiled
-	s.all(t, p.addr, s.some(60), func(uint64, int) {})
+	s.MayMove(true) // the cache may be what was spoiled
+	s.All(t.Context(), p.Addr, s.some(60), func(uint64, int) {})
 	outcome = "harmless"
-	if _, halted := p.out.seen(`"msg":"log has halted`); halted {
+	if _, halted := p.Out.Seen(`"msg":"log has halted`); halted {
 		outcome = "halted"
-	} else if s.statuses[http.StatusInternalServerError] > 0 {
+	} else if s.Counts().Statuses[http.StatusInternalServerError] > 0 {
 		outcome = "some refused"
 	}
-	for _, fault := range s.submitters.faults {
-		return "", fault
+	if err := s.Err(); err != nil {
+		return "", err
 	}
 	_, err = s.verify(t.Context(), p)
 	if err != nil && public && strings.HasPrefix(err.Error(), object) {
@@ -96,16 +96,10 @@ func (s *subject) judge(t *testing.T, object string, public bool) (outcome strin
 }
 
 // some returns chains to submit: known ones, and as many new ones.
-func (s *submitters) some(n int) []uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []uint64
-	for len(list) < n {
-		if n := s.rand.Uint64N(s.next); s.known(n) {
-			list = append(list, n)
-		}
-		list = append(list, s.next)
-		s.next++
+func (s *subject) some(n int) []uint64 {
+	list := s.Sample(n / 2)
+	for range n / 2 {
+		list = append(list, s.Next(0))
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -128,7 +122,7 @@ func TestWrongCache(t *testing.T) {
 		{"of another log", func(t *testing.T, s *subject) {
 			other := newSubject(t, layout{})
 			p := other.serve(t, how{})
-			other.next = 100 // so that the same chains have other places
+			other.Next(99) // so that the same chains have other places
 			other.fill(t, p, 300)
 			p.stop(t)
 			s.restore(t, other.logDir, "cache.db")
@@ -138,20 +132,20 @@ func TestWrongCache(t *testing.T) {
 			s := fork(t, false)
 			c.spoil(t, s)
 			p := s.serve(t, how{})
-			s.moves = true // what another log's cache lacks is logged again
-			var chains []uint64
+			s.MayMove(true) // what another log's cache lacks is logged again
+			var list []uint64
 			for n := range uint64(150) {
-				chains = append(chains, 100+n)
+				list = append(list, 100+n)
 			}
 			var refused atomic.Int64
-			s.all(t, p.addr, chains, func(uint64, int) { refused.Add(1) })
-			if c.name != "of another log" && int(refused.Load()) != len(chains) {
-				t.Errorf("%d of %d were refused", refused.Load(), len(chains))
+			s.All(t.Context(), p.Addr, list, func(uint64, int) { refused.Add(1) })
+			if c.name != "of another log" && int(refused.Load()) != len(list) {
+				t.Errorf("%d of %d were refused", refused.Load(), len(list))
 			}
-			if s.statuses[http.StatusInternalServerError] < 50 {
-				t.Errorf("answers by status: %v", s.statuses)
+			if s.Counts().Statuses[http.StatusInternalServerError] < 50 {
+				t.Errorf("answers by status: %v", s.Counts().Statuses)
 			}
-			if n := p.metric(t, "daybook_intake_total", `outcome="contradicted"`); int(n) != s.statuses[http.StatusInternalServerError] {
+			if n := p.metric(t, "daybook_intake_total", `outcome="contradicted"`); int(n) != s.Counts().Statuses[http.StatusInternalServerError] {
 				t.Errorf("%v contradictions were counted", n)
 			}
 			t.Log(p.says(t, "contradicts the tree"))
@@ -160,7 +154,7 @@ func TestWrongCache(t *testing.T) {
 			p.kill()
 			s.remove(t, "cache.db", "cache.db-wal", "cache.db-shm")
 			p = s.serve(t, how{})
-			s.resubmit(t, p.addr, 50)
+			s.Resubmit(t.Context(), p.Addr, 50)
 			s.sound(t, p)
 		})
 	}
@@ -178,8 +172,8 @@ func TestDamagedBundlePublished(t *testing.T) {
 	if _, bundles := s.leftovers(t); len(bundles) > 0 {
 		t.Errorf("bundles are left: %v", bundles)
 	}
-	s.moves = true
-	s.resubmit(t, p.addr, 50)
+	s.MayMove(true)
+	s.Resubmit(t.Context(), p.Addr, 50)
 	t.Logf("%d entries were logged twice", s.sound(t, p))
 }
 

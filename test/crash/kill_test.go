@@ -137,9 +137,9 @@ func (c *campaign) run(t *testing.T, list []script) {
 	c.duplicates += n
 	c.entries += int(s.head(t, p).Tree.N)
 	c.promised += s.count()
-	c.repeated += s.repeated
-	c.checkpoints += s.distinct
-	c.asked += s.asked
+	c.repeated += s.Counts().Repeated
+	c.checkpoints += s.Counts().Checkpoints
+	c.asked += int(s.asked.Load())
 	p.stop(t)
 }
 
@@ -166,10 +166,10 @@ func (c *campaign) recover(t *testing.T, s *subject, place string) *process {
 		t.Errorf("staging bundles are left after recovery: %v", staged)
 	}
 	s.verifyFresh(t, p)
-	s.resubmit(t, p.addr, 10)
-	s.submitters.failed(t)
+	s.Resubmit(t.Context(), p.Addr, 10)
+	s.failed(t)
 	if t.Failed() {
-		t.Fatal(p.out.text())
+		t.Fatal(p.Out.Text())
 	}
 	return p
 }
@@ -203,9 +203,9 @@ func (c *campaign) killLoaded(t *testing.T, s *subject, p *process, place string
 		}
 		time.Sleep(wait)
 		if place == anytime {
-			_ = p.cmd.Process.Kill()
+			_ = p.Cmd.Process.Kill()
 		} else if err := os.WriteFile(s.at("arm"), nil, 0o600); err != nil {
-			s.submitters.fault(err)
+			s.Fault(err)
 		}
 	})
 	s.load(ctx, p, 48)
@@ -225,7 +225,7 @@ func (c *campaign) killOpening(t *testing.T, s *subject, place string) {
 		p.kill()
 		p.diedByKill(t)
 	} else if p := s.start(t, how{plan: c.plan(place)}); p.ready() {
-		t.Fatalf("recovery did not come to %s\n%s", place, p.out.text())
+		t.Fatalf("recovery did not come to %s\n%s", place, p.Out.Text())
 	} else {
 		p.diedByKill(t)
 	}

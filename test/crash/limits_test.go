@@ -30,7 +30,7 @@ func TestFileLimit(t *testing.T) {
 		s.grows(t, p, 50)
 		var idle []net.Conn
 		for range files + 50 {
-			c, err := net.DialTimeout("tcp", p.addr, patience)
+			c, err := net.DialTimeout("tcp", p.Addr, patience)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,11 +47,11 @@ func TestFileLimit(t *testing.T) {
 		}
 		s.grows(t, p, 50)
 	})
-	if s.statuses[500]+s.statuses[503] > 0 {
-		t.Errorf("answers by status: %v", s.statuses)
+	if s.Counts().Statuses[500]+s.Counts().Statuses[503] > 0 {
+		t.Errorf("answers by status: %v", s.Counts().Statuses)
 	}
 	p.healthy(t) // the operator has connections of his own
-	if text, failed := p.out.seen("too many open files"); failed {
+	if text, failed := p.Out.Seen("too many open files"); failed {
 		t.Error(text)
 	}
 }

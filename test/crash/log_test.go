@@ -1,8 +1,6 @@
 package crash
 
 import (
-	"bytes"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybook-ct/daybook/checkpoint"
+	"github.com/daybook-ct/daybook/test/witness"
 )
 
 const (
@@ -22,9 +21,8 @@ const (
 // logDir is the directory of a log: its configuration and all that it is made
 // of. Every file is named relative to it, so that a copy is a log, too.
 type logDir struct {
-	dir      string
-	verifier *checkpoint.Verifier
-	key      []byte // SPKI
+	witness.Log
+	dir string
 }
 
 // configuration of all logs here. Ports are chosen by the system at each start;
@@ -75,17 +73,12 @@ func newLog(t testing.TB, dir string, o layout) *logDir {
 	t.Helper()
 	l := &logDir{dir: dir}
 	l.write(t, "daybook.yaml", o.configuration())
-	l.write(t, "roots.pem", ca.RootPEM())
-	out, err := exec.Command(normal.binary(t), "init", "-c", l.at("daybook.yaml")).CombinedOutput()
+	l.write(t, "roots.pem", chains.CA.RootPEM())
+	out, err := exec.Command(normal.Path(t), "init", "-c", l.at("daybook.yaml")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("daybook init: %v\n%s", err, out)
 	}
-	_, rest, _ := bytes.Cut(out, []byte("public key:"))
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	if l.key, err = base64.StdEncoding.DecodeString(strings.TrimSpace(string(line))); err != nil {
-		t.Fatalf("no public key: %v\n%s", err, out)
-	}
-	if l.verifier, err = checkpoint.NewVerifier(origin, l.key); err != nil {
+	if l.Log, err = witness.ReadLog(origin, logPath, string(out)); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -144,7 +137,7 @@ func (l *logDir) copy(t testing.TB, dir string) *logDir {
 // inFile returns the published tree head, as it stands in the storage.
 func (l *logDir) inFile(t testing.TB) checkpoint.TreeHead {
 	t.Helper()
-	head, err := l.verifier.Verify(l.read(t, "data/checkpoint"))
+	head, err := l.Verifier.Verify(l.read(t, "data/checkpoint"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,8 +58,8 @@ func TestRestoredBackup(t *testing.T) {
 				return
 			}
 			p := now.serve(t, how{})
-			now.moves = true
-			now.resubmit(t, p.addr, 100)
+			now.MayMove(true)
+			now.Resubmit(t.Context(), p.Addr, 100)
 			n := now.sound(t, p)
 			if n == 0 {
 				t.Error("no entry was logged twice")
@@ -93,7 +93,7 @@ func TestRolledBack(t *testing.T) {
 	// history; a cache that was not rolled back gives it away.
 	p := rolled.serve(t, how{env: public(t, "mon.daybook-crash.org", now.at("data"))})
 	t.Log(p.says(t, "the public checkpoint could not be compared with the lock"))
-	rolled.resubmit(t, p.addr, 200)
+	rolled.Resubmit(t.Context(), p.Addr, 200)
 	t.Log(p.says(t, "but the tree ends at"))
 }
 
@@ -105,7 +105,7 @@ func public(t *testing.T, name, dir string) (env []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: started.Add(-time.Hour), NotAfter: started.Add(time.Hour), DNSNames: []string{name},
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: chains.Started.Add(-time.Hour), NotAfter: chains.Started.Add(time.Hour), DNSNames: []string{name},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -205,7 +205,7 @@ func TestTwoProcessesOneLock(t *testing.T) {
 		stop()
 	}
 	// Nobody who looks at both sees two histories.
-	winner.seen = append(winner.seen, loser.seen...)
+	winner.Adopt(loser.Witness)
 	winner.sound(t, w)
 	loser.sound(t, l)
 	l.kill()
@@ -246,7 +246,7 @@ func TestLockHeld(t *testing.T) {
 func (p *process) saying(text string) <-chan struct{} {
 	said := make(chan struct{})
 	go func() {
-		if _, ok := p.out.wait(text); ok {
+		if _, ok := p.Out.Wait(text); ok {
 			close(said)
 		}
 	}()
@@ -300,8 +300,8 @@ func TestDeletedWAL(t *testing.T) {
 				return
 			}
 			p := s.serve(t, how{})
-			s.moves = true
-			s.resubmit(t, p.addr, 100)
+			s.MayMove(true)
+			s.Resubmit(t.Context(), p.Addr, 100)
 			t.Logf("%d entries were logged twice", s.sound(t, p))
 		})
 	}

@@ -294,7 +294,7 @@ func TestSwappedObjects(t *testing.T) {
 func TestDeletedIssuer(t *testing.T) {
 	t.Parallel()
 	s := fork(t, false)
-	issuer := s.only(t, fmt.Sprintf("data/issuer/%x", sha256.Sum256(ca.Issuers()[0])))
+	issuer := s.only(t, fmt.Sprintf("data/issuer/%x", sha256.Sum256(chains.CA.Issuers()[0])))
 	s.remove(t, issuer)
 	p := s.serve(t, how{})
 	if _, err := s.verify(t.Context(), p); err == nil || !strings.Contains(err.Error(), "issuer/") {
@@ -311,7 +311,7 @@ func TestDamagedIssuer(t *testing.T) {
 	t.Run("running", func(t *testing.T) {
 		t.Parallel()
 		s := fork(t, false)
-		issuer := s.only(t, fmt.Sprintf("data/issuer/%x", sha256.Sum256(ca.Issuers()[0])))
+		issuer := s.only(t, fmt.Sprintf("data/issuer/%x", sha256.Sum256(chains.CA.Issuers()[0])))
 		good := s.read(t, issuer)
 		s.flip(t, issuer, 1000)
 		p := s.serve(t, how{})
@@ -329,7 +329,7 @@ func TestDamagedIssuer(t *testing.T) {
 		t.Parallel()
 		s := fork(t, false)
 		s.killAt(t, "new.commit:after:1")
-		issuer := s.only(t, fmt.Sprintf("data/issuer/%x", sha256.Sum256(ca.Issuers()[0])))
+		issuer := s.only(t, fmt.Sprintf("data/issuer/%x", sha256.Sum256(chains.CA.Issuers()[0])))
 		good := s.read(t, issuer)
 		s.flip(t, issuer, 1000)
 		p := s.serve(t, how{})
@@ -337,7 +337,7 @@ func TestDamagedIssuer(t *testing.T) {
 		if !bytes.Equal(s.read(t, issuer), good) {
 			t.Error("the issuer is not what it was")
 		}
-		s.resubmit(t, p.addr, 50)
+		s.Resubmit(t.Context(), p.Addr, 50)
 		s.sound(t, p)
 	})
 }

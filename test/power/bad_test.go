@@ -75,7 +75,7 @@ func freeBlocks(t testing.TB, d *disk.Disk) (blocks []int64) {
 // log that is started again then must not build on it.
 func TestLockWriteFails(t *testing.T) {
 	needMachine(t)
-	s := &series{rand: newRand(t.Name()), program: &normal, harmless: true}
+	s := &series{rand: newRand(t.Name()), program: normal, harmless: true}
 	for i := range max(1, *unsound/3) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			s.refuse(t, func(d *disk.Disk) []int64 { return blocksOf(t, d, "lock.db-wal") }, `"msg":"log has halted`)
@@ -87,7 +87,7 @@ func TestLockWriteFails(t *testing.T) {
 // TestCacheWriteFails is the same with the dedup cache, which may lose keys.
 func TestCacheWriteFails(t *testing.T) {
 	needMachine(t)
-	s := &series{rand: newRand(t.Name()), program: &normal, harmless: true}
+	s := &series{rand: newRand(t.Name()), program: normal, harmless: true}
 	for i := range max(1, *unsound/3) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			s.refuse(t, func(d *disk.Disk) []int64 { return blocksOf(t, d, "cache.db-wal") }, `"msg":"dedup cache put failed`)
@@ -100,7 +100,7 @@ func TestCacheWriteFails(t *testing.T) {
 // in stage, apply or publish, the log halts.
 func TestStorageWriteFails(t *testing.T) {
 	needMachine(t)
-	s := &series{rand: newRand(t.Name()), program: &normal, harmless: true}
+	s := &series{rand: newRand(t.Name()), program: normal, harmless: true}
 	for i := range max(1, *unsound/3) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			s.refuse(t, func(d *disk.Disk) []int64 { return freeBlocks(t, d) }, `"msg":"log has halted`)
@@ -116,7 +116,7 @@ func (s *series) refuse(t *testing.T, blocks func(*disk.Disk) []int64, says stri
 	s.n.logs++
 	d, id := create(t)
 	u := newUsers(t, id, rand.New(rand.NewPCG(s.rand.Uint64(), s.rand.Uint64())))
-	m := boot(t, d, s.program.binary(t))
+	m := boot(t, d, s.program.Path(t))
 	m.start(t, nil)
 	s.opened(t, m, u)
 	stop := u.load(t, m.addr, connections)
@@ -126,8 +126,8 @@ func (s *series) refuse(t *testing.T, blocks func(*disk.Disk) []int64, says stri
 	}
 	time.Sleep(time.Duration(s.rand.IntN(5000)) * time.Millisecond) // any place of it
 	d.SetBad(blocks(d))
-	if line, ok := m.console.wait(says); !ok {
-		t.Fatalf("it does not say %s:\n%s", says, m.console.text())
+	if line, ok := m.Out.Wait(says); !ok {
+		t.Fatalf("it does not say %s:\n%s", says, m.Out.Text())
 	} else {
 		t.Logf("%.400s", line)
 	}
@@ -143,7 +143,7 @@ func (s *series) refuse(t *testing.T, blocks func(*disk.Disk) []int64, says stri
 	grows(t, m, u)
 	for range 2 * *images { // soon, while the WAL goes on from where it was
 		s.pause(m, 300)
-		known := u.fork(t)
+		known := u.fork(t, s.rand)
 		kept, loss := d.Cut(s.policy(), s.rand)
 		s.n.copies++
 		s.note(loss)

@@ -2,7 +2,6 @@ package power
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,9 +15,9 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/daybook-ct/daybook/checkpoint"
 	"github.com/daybook-ct/daybook/monitor"
 	"github.com/daybook-ct/daybook/test/power/disk"
+	"github.com/daybook-ct/daybook/test/witness"
 	"github.com/daybook-ct/daybook/tlog"
 )
 
@@ -52,22 +51,16 @@ func configure(t testing.TB, dir, listen string) {
 }
 
 // create makes a log, and a disk with ext4 that holds it.
-func create(t testing.TB) (*disk.Disk, identity) {
+func create(t testing.TB) (*disk.Disk, witness.Log) {
 	t.Helper()
 	dir := t.TempDir()
 	configure(t, dir, "127.0.0.1:0")
-	if err := os.WriteFile(filepath.Join(dir, "roots.pem"), ca.RootPEM(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "roots.pem"), chains.CA.RootPEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := run1(t, normal.binary(t), "init", "-c", filepath.Join(dir, "daybook.yaml"))
-	_, rest, _ := strings.Cut(out, "public key:")
-	line, _, _ := strings.Cut(rest, "\n")
-	var id identity
-	var err error
-	if id.key, err = base64.StdEncoding.DecodeString(strings.TrimSpace(line)); err != nil {
-		t.Fatalf("no public key: %v\n%s", err, out)
-	}
-	if id.verifier, err = checkpoint.NewVerifier(origin, id.key); err != nil {
+	out := run1(t, normal.Path(t), "init", "-c", filepath.Join(dir, "daybook.yaml"))
+	l, err := witness.ReadLog(origin, logPath, out)
+	if err != nil {
 		t.Fatal(err)
 	}
 	configure(t, dir, "0.0.0.0:8000")
@@ -82,7 +75,7 @@ func create(t testing.TB) (*disk.Disk, identity) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d, id
+	return d, l
 }
 
 // run1 runs a command that must succeed, and returns its output.

@@ -22,7 +22,7 @@ func initramfs(t testing.TB, program string) []byte {
 	for _, dir := range []string{"dev", "proc", "sys", "log", "modules", "tmp"} {
 		a.add(dir, 0o040755, nil)
 	}
-	for name, path := range map[string]string{"init": agent.binary(t), "daybook": program} {
+	for name, path := range map[string]string{"init": agent.Path(t), "daybook": program} {
 		a.add(name, 0o100755, contentOf(t, path))
 	}
 	for _, path := range modules {

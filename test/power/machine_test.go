@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/daybook-ct/daybook/test/power/disk"
+	"github.com/daybook-ct/daybook/test/program"
 )
 
 // flushTime is what a flush of the disk takes, about as long as that of a disk
@@ -24,24 +25,22 @@ const flushTime = 8 * time.Millisecond
 
 // machine is a virtual machine that runs.
 type machine struct {
-	cmd           *exec.Cmd
-	console       output
-	server        *disk.Server
-	disk          *disk.Disk
-	control, addr string // of the agent, and of the log
-	done          chan struct{}
+	*program.Process // QEMU, with the console
+	server           *disk.Server
+	disk             *disk.Disk
+	control, addr    string // of the agent, and of the log
 }
 
 // boot starts a machine with a disk and waits until its agent is ready.
-func boot(t testing.TB, d *disk.Disk, program string) *machine {
+func boot(t testing.TB, d *disk.Disk, binary string) *machine {
 	t.Helper()
 	dir, err := os.MkdirTemp(work, "machine-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ramfs := program + ".cpio"
+	ramfs := binary + ".cpio"
 	if _, err := os.Stat(ramfs); err != nil {
-		if err := os.WriteFile(ramfs, initramfs(t, program), 0o600); err != nil {
+		if err := os.WriteFile(ramfs, initramfs(t, binary), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,33 +50,29 @@ func boot(t testing.TB, d *disk.Disk, program string) *machine {
 		t.Fatal(err)
 	}
 	d.SetFlush(flushTime)
-	m := &machine{disk: d, server: disk.Serve(l, d), control: freeAddr(t), addr: freeAddr(t), done: make(chan struct{})}
-	m.cmd = exec.Command("qemu-system-x86_64", "-accel", *accel, "-cpu", "max", "-smp", "2", "-m", "768",
+	m := &machine{disk: d, server: disk.Serve(l, d), control: freeAddr(t), addr: freeAddr(t)}
+	cmd := exec.Command("qemu-system-x86_64", "-accel", *accel, "-cpu", "max", "-smp", "2", "-m", "768",
 		"-machine", "pc", "-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-kernel", filepath.Join(*kernel, "vmlinuz"), "-initrd", ramfs, "-append", "console=ttyS0 panic=-1 quiet",
 		"-blockdev", "driver=nbd,node-name=disk,server.type=unix,server.path="+socket,
 		"-device", "virtio-blk-pci,drive=disk,write-cache=on,werror=report,rerror=report",
 		"-netdev", fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:%s-:8000,hostfwd=tcp:%s-:9000", m.addr, m.control),
 		"-device", "virtio-net-pci,netdev=net,romfile=")
-	m.cmd.Stdout, m.cmd.Stderr = &m.console, &m.console
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := m.cmd.Start(); err != nil {
+	console := program.NewOutput(patience)
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if m.Process, err = program.Start(cmd, console); err != nil {
 		t.Fatal(errors.Join(err, m.server.Close()))
 	}
-	go func() {
-		_ = m.cmd.Wait() // it is killed, mostly
-		m.console.close()
-		close(m.done)
-	}()
 	t.Cleanup(func() {
 		m.cut(t)
 		if *verbose {
-			t.Log(m.console.text())
+			t.Log(m.Out.Text())
 		}
 	})
-	line, ok := m.console.wait("guest: ready")
+	line, ok := m.Out.Wait("guest: ready")
 	if !ok {
-		t.Fatalf("the machine does not start:\n%s", m.console.text())
+		t.Fatalf("the machine does not start:\n%s", m.Out.Text())
 	}
 	// Without it the machine would not ask the disk to flush anything.
 	if !strings.Contains(line, "write back") {
@@ -100,8 +95,8 @@ func freeAddr(t testing.TB) string {
 // cut kills the machine, and waits until the disk is at rest.
 func (m *machine) cut(t testing.TB) {
 	t.Helper()
-	_ = m.cmd.Process.Kill() // it may have ended
-	<-m.done
+	_ = m.Cmd.Process.Kill() // it may have ended
+	<-m.Done
 	if err := m.server.Close(); err != nil {
 		t.Errorf("the disk was asked for what it does not know: %v", err)
 	}
@@ -138,7 +133,7 @@ func (m *machine) must(t testing.TB, action string, args, env []string) answer {
 	t.Helper()
 	a, err := m.ask(action, args, env)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, m.console.text())
+		t.Fatalf("%v\n%s", err, m.Out.Text())
 	}
 	return a
 }
@@ -152,8 +147,8 @@ func (m *machine) start(t testing.TB, env []string) {
 // serves waits until the log serves, for the nth time on this machine.
 func (m *machine) serves(t testing.TB, nth int) {
 	t.Helper()
-	if _, ok := m.console.waitNth(`"msg":"serving"`, nth); !ok {
-		t.Fatalf("the log does not start:\n%s", m.console.text())
+	if _, ok := m.Out.WaitNth(`"msg":"serving"`, nth); !ok {
+		t.Fatalf("the log does not start:\n%s", m.Out.Text())
 	}
 }
 
@@ -161,12 +156,10 @@ func (m *machine) serves(t testing.TB, nth int) {
 func (m *machine) off(t testing.TB) {
 	t.Helper()
 	if a := m.must(t, "stop", nil, nil); a.Code != 0 {
-		t.Fatalf("the log ended with code %d:\n%s", a.Code, m.console.text())
+		t.Fatalf("the log ended with code %d:\n%s", a.Code, m.Out.Text())
 	}
 	_, _ = m.ask("off", nil, nil) // there is nobody left to answer
-	select {
-	case <-m.done:
-	case <-time.After(patience):
-		t.Fatalf("the machine does not end:\n%s", m.console.text())
+	if err := m.Ended(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -6,12 +6,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/daybook-ct/daybook/internal/testca"
+	"github.com/daybook-ct/daybook/test/program"
+	"github.com/daybook-ct/daybook/test/witness"
 )
 
 var (
@@ -29,9 +28,9 @@ var (
 const patience = 2 * time.Minute
 
 var (
-	work    string // directory of binaries and sockets
-	ca      *testca.CA
-	started = time.Now().Truncate(time.Second)
+	work                  string // directory of binaries and sockets
+	normal, faulty, agent *program.Build
+	chains                *witness.Chains
 )
 
 func TestMain(m *testing.M) {
@@ -46,7 +45,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	if ca, err = testca.New(testca.Options{Seed: *seed}); err != nil {
+	normal, faulty, agent = static("cmd/daybook", ""), static("cmd/daybook", "faultpoints"), static("test/power/guest", "")
+	if chains, err = witness.NewChains(*seed); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -70,42 +70,11 @@ func needMachine(t *testing.T) {
 	}
 }
 
-// build makes a program once, statically linked.
-type build struct {
-	once sync.Once
-	pkg  string
-	tags string
-	path string
-	err  error
-}
-
-var (
-	normal = build{pkg: "cmd/daybook"}
-	faulty = build{pkg: "cmd/daybook", tags: "faultpoints"}
-	agent  = build{pkg: "test/power/guest"}
-)
-
-func (b *build) binary(t testing.TB) string {
-	t.Helper()
-	b.once.Do(func() {
-		b.path = filepath.Join(work, filepath.Base(b.pkg)+b.tags)
-		cmd := exec.Command("go", "build", "-tags", b.tags, "-ldflags", "-s -w", "-o", b.path, "../../"+b.pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			b.err = fmt.Errorf("building %s: %w\n%s", b.pkg, err, out)
-		}
-	})
-	if b.err != nil {
-		t.Fatal(b.err)
-	}
-	return b.path
+// static is a program of the machine, which has no libraries.
+func static(pkg, tags string) *program.Build {
+	return &program.Build{Dir: work, Package: pkg, Tags: tags, Flags: []string{"-ldflags", "-s -w"},
+		Env: []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64"}}
 }
 
 // newRand returns a source that depends on the seed and a name alone.
-func newRand(name string) *rand.Rand {
-	h := uint64(14695981039346656037)
-	for _, c := range []byte(name) {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	return rand.New(rand.NewPCG(*seed, h))
-}
+func newRand(name string) *rand.Rand { return witness.NewRand(*seed, name) }

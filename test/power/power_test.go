@@ -6,7 +6,7 @@ import "testing"
 // and holds it to its promises after each cut.
 func TestPowerCuts(t *testing.T) {
 	needMachine(t)
-	s := &series{rand: newRand(t.Name()), program: &normal, perLog: 12, harmless: true}
+	s := &series{rand: newRand(t.Name()), program: normal, perLog: 12, harmless: true}
 	s.run(t, *cuts, *images)
 	t.Logf("sound log:\n%s", s.n.table())
 	switch {
@@ -21,7 +21,7 @@ func TestPowerCuts(t *testing.T) {
 // the same (S8).
 func TestCacheUnsynced(t *testing.T) {
 	needMachine(t)
-	s := &series{rand: newRand(t.Name()), program: &faulty, perLog: 12, env: []string{"DAYBOOK_FAULT_UNSYNCED=cache"}}
+	s := &series{rand: newRand(t.Name()), program: faulty, perLog: 12, env: []string{"DAYBOOK_FAULT_UNSYNCED=cache"}}
 	s.run(t, *unsound, 2**images)
 	t.Logf("dedup cache with synchronous=OFF on ext4:\n%s", s.n.table())
 	if s.n.lostPromises > 0 || s.n.faulty > 0 {
@@ -36,7 +36,7 @@ func TestCacheUnsynced(t *testing.T) {
 // promises, which shows that these tests can tell.
 func TestStorageUnsynced(t *testing.T) {
 	needMachine(t)
-	s := &series{rand: newRand(t.Name()), program: &faulty, perLog: 12, env: []string{"DAYBOOK_FAULT_UNSYNCED=storage"}}
+	s := &series{rand: newRand(t.Name()), program: faulty, perLog: 12, env: []string{"DAYBOOK_FAULT_UNSYNCED=storage"}}
 	s.run(t, *unsound, 2**images)
 	t.Logf("storage without fsync:\n%s", s.n.table())
 	if s.n.lostPromises == 0 {

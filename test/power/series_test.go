@@ -1,7 +1,6 @@
 package power
 
 import (
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybook-ct/daybook/test/power/disk"
+	"github.com/daybook-ct/daybook/test/program"
 )
 
 // connections over which the users submit, so about the entries of a round.
@@ -22,7 +22,7 @@ const connections = 64
 // series is a number of cuts of one kind, and its counts.
 type series struct {
 	rand    *rand.Rand
-	program *build
+	program *program.Build
 	env     []string // of the program
 	perLog  int      // cuts before a log starts anew, to stay small
 	// harmless is a series in which nothing may be lost: every fault fails the
@@ -58,17 +58,18 @@ func (s *series) start() {
 
 // users adds the counts of a log's users.
 func (s *series) users(u *users) {
-	s.n.promised += u.count()
-	s.n.moved += len(u.moved)
-	s.n.repeated += u.repeated
-	s.n.checkpoints += len(u.seen)
+	n := u.Counts()
+	s.n.promised += n.Promised
+	s.n.moved += n.Moved
+	s.n.repeated += n.Repeated
+	s.n.checkpoints += n.Trees
 }
 
 // life is one life of a machine, from its start to a cut. It returns the disk
 // as the cut has left it, nil if the log cannot go on from it.
 func (s *series) life(t *testing.T, d *disk.Disk, u *users, copies int) *disk.Disk {
 	t.Helper()
-	m := boot(t, d, s.program.binary(t))
+	m := boot(t, d, s.program.Path(t))
 	m.start(t, s.env)
 	if s.rand.IntN(6) == 0 && u.count() > 0 {
 		s.n.opening++
@@ -80,7 +81,7 @@ func (s *series) life(t *testing.T, d *disk.Disk, u *users, copies int) *disk.Di
 	grows(t, m, u)
 	for range copies {
 		s.pause(m, 1200)
-		known := u.fork(t) // what is promised before the copy is taken must be in it
+		known := u.fork(t, s.rand) // what is promised before the copy is taken must be in it
 		kept, loss := d.Cut(s.policy(), s.rand)
 		s.n.copies++
 		s.note(loss)
@@ -123,7 +124,7 @@ func (s *series) cut(t *testing.T, m *machine, u *users, stop func()) *disk.Disk
 	s.n.cuts++
 	kept, loss := m.disk.Cut(s.policy(), s.rand)
 	s.note(loss)
-	if !s.examine(t, kept, u.fork(t)) {
+	if !s.examine(t, kept, u.fork(t, s.rand)) {
 		return nil
 	}
 	return kept
@@ -133,16 +134,16 @@ func (s *series) cut(t *testing.T, m *machine, u *users, stop func()) *disk.Disk
 func (s *series) opened(t *testing.T, m *machine, u *users) {
 	t.Helper()
 	m.serves(t, 1)
-	if line, _ := m.console.wait(`"msg":"log opened"`); strings.Contains(line, `"finished_round":true`) {
+	if line, _ := m.Out.Wait(`"msg":"log opened"`); strings.Contains(line, `"finished_round":true`) {
 		s.n.finished++
 	}
 	if err := u.verify(t.Context(), m.addr, false); err != nil {
-		t.Fatalf("after the start of the machine: %v\n%s", err, m.console.text())
+		t.Fatalf("after the start of the machine: %v\n%s", err, m.Out.Text())
 	}
-	u.resubmit(t, m.addr, 20)
-	if err := u.err(); err != nil {
+	u.Resubmit(t.Context(), m.addr, 20)
+	if err := u.Err(); err != nil {
 		_, _ = m.ask("quit", nil, nil) // has it say what it is doing
-		t.Fatalf("after the start of the machine: %v\n%s", err, m.console.text())
+		t.Fatalf("after the start of the machine: %v\n%s", err, m.Out.Text())
 	}
 }
 
@@ -152,7 +153,7 @@ func grows(t *testing.T, m *machine, u *users) {
 	before := u.count()
 	for deadline := time.Now().Add(patience); u.count() == before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("nothing is promised any more\n%s", m.console.text())
+			t.Fatalf("nothing is promised any more\n%s", m.Out.Text())
 		}
 	}
 }
@@ -161,14 +162,15 @@ func grows(t *testing.T, m *machine, u *users) {
 // by the program where it is.
 func (s *series) last(t *testing.T, d *disk.Disk, u *users) {
 	t.Helper()
-	m := boot(t, d, s.program.binary(t))
+	m := boot(t, d, s.program.Path(t))
 	m.start(t, s.env)
 	s.opened(t, m, u)
 	if err := u.verify(t.Context(), m.addr, true); err != nil {
 		t.Fatal(err)
 	}
-	s.n.entries += u.last.Tree.N
-	s.n.twice += u.last.Tree.N - int64(u.count())
+	size := u.Last().Tree.N
+	s.n.entries += size
+	s.n.twice += size - int64(u.count())
 	if a := m.must(t, "run", append([]string{"fsck", "-c", "daybook.yaml"}, fsckFlags...), nil); a.Code != 0 && !s.harmlessFindings(a.Output) {
 		t.Fatalf("daybook fsck on the machine: exit code %d\n%s", a.Code, a.Output)
 	}
@@ -196,7 +198,7 @@ func (s *series) examine(t *testing.T, d *disk.Disk, u *users) bool {
 	t.Helper()
 	dir, files := extract(t, d)
 	defer func() { _ = os.RemoveAll(dir) }()
-	promises := u.promises()
+	promises := u.Promises()
 	s.n.checked += len(promises)
 	temps, bundles := leftovers(t, files)
 	s.n.temps, s.n.bundles = s.n.temps+len(temps), s.n.bundles+len(bundles)
@@ -209,23 +211,23 @@ func (s *series) examine(t *testing.T, d *disk.Disk, u *users) bool {
 	if state.wrong > 0 {
 		s.fail(t, "the dedup cache has %d wrong rows", state.wrong)
 	}
-	p := startHere(t, s.program.binary(t), files)
+	p := startHere(t, s.program.Path(t), files)
 	defer p.kill()
 	if !p.serves(t) {
 		lost := len(promises) - kept(t, files, promises)
 		s.lose(t, lost)
-		s.n.refused[cause(p.out.text())]++
-		s.fail(t, "the log does not start, %d of %d promises are lost:\n%s", lost, len(promises), p.out.text())
+		s.n.refused[cause(p.Out.Text())]++
+		s.fail(t, "the log does not start, %d of %d promises are lost:\n%s", lost, len(promises), p.Out.Text())
 		return false
 	}
 	s.n.recovered++
-	if strings.Contains(p.out.text(), `"finished_round":true`) {
+	if strings.Contains(p.Out.Text(), `"finished_round":true`) {
 		s.n.hostFinished++
 	}
-	if err := errors.Join(u.verify(t.Context(), p.addr, false), u.notServed(t.Context(), p.addr, append(temps, bundles...))); err != nil {
+	if err := errors.Join(u.verify(t.Context(), p.Addr, false), u.notServed(t.Context(), p.Addr, append(temps, bundles...))); err != nil {
 		s.n.faulty++
 		s.lose(t, len(promises)-kept(t, files, promises))
-		s.fail(t, "%v\n%s", err, p.out.text())
+		s.fail(t, "%v\n%s", err, p.Out.Text())
 		return false
 	}
 	return s.usable(t, p, u, files)
@@ -242,23 +244,23 @@ func (s *series) lose(t *testing.T, lost int) {
 // usable submits to a recovered log, ends it, and has its files checked.
 func (s *series) usable(t *testing.T, p *process, u *users, files string) (ok bool) {
 	t.Helper()
-	moved := len(u.moved)
-	u.resubmit(t, p.addr, 50)
-	s.n.hostMoved += len(u.moved) - moved
-	if err := u.err(); err != nil {
+	moved := u.Counts().Moved
+	u.Resubmit(t.Context(), p.Addr, 50)
+	s.n.hostMoved += u.Counts().Moved - moved
+	if err := u.Err(); err != nil {
 		s.n.unusable[known(err.Error(), "status 500")]++
-		s.fail(t, "%v\n%s", err, p.out.text())
+		s.fail(t, "%v\n%s", err, p.Out.Text())
 		return false
 	}
-	if err := u.verify(t.Context(), p.addr, false); err != nil {
-		s.fail(t, "after submissions: %v\n%s", err, p.out.text())
+	if err := u.verify(t.Context(), p.Addr, false); err != nil {
+		s.fail(t, "after submissions: %v\n%s", err, p.Out.Text())
 		return false
 	}
 	p.stop(t)
 	if temps, bundles := leftovers(t, files); len(temps)+len(bundles) > 0 {
 		s.fail(t, "left after an orderly end: %v %v", temps, bundles)
 	}
-	out, err := exec.Command(s.program.binary(t), append([]string{"fsck", "-c", filepath.Join(files, "daybook.yaml")}, fsckFlags...)...).CombinedOutput()
+	out, err := exec.Command(s.program.Path(t), append([]string{"fsck", "-c", filepath.Join(files, "daybook.yaml")}, fsckFlags...)...).CombinedOutput()
 	if err != nil && !s.harmlessFindings(string(out)) {
 		s.n.fsck++
 		s.fail(t, "daybook fsck: %v\n%s", err, out)
@@ -303,56 +305,39 @@ func known(message string, texts ...string) string {
 }
 
 // process is a daybook serve on this machine.
-type process struct {
-	cmd  *exec.Cmd
-	out  output
-	addr string
-	done chan struct{}
-}
+type process struct{ *program.Process }
 
-func startHere(t testing.TB, program, dir string) *process {
+func startHere(t testing.TB, binary, dir string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(program, "serve", "-c", filepath.Join(dir, "daybook.yaml")), done: make(chan struct{})}
-	p.cmd.Stderr = &p.out
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	out := program.NewOutput(patience)
+	cmd := exec.Command(binary, "serve", "-c", filepath.Join(dir, "daybook.yaml"))
+	cmd.Stderr = out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p, err := program.Start(cmd, out)
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		_ = p.cmd.Wait() // ProcessState says it all
-		p.out.close()
-		close(p.done)
-	}()
-	return p
+	return &process{p}
 }
 
 // serves waits until the process serves, or ends.
 func (p *process) serves(t testing.TB) bool {
 	t.Helper()
-	line, ok := p.out.wait(`"msg":"serving"`)
-	if !ok {
-		return false
-	}
-	var record struct{ Addresses string }
-	if err := json.Unmarshal([]byte(line), &record); err != nil {
+	ok, err := p.Ready()
+	if err != nil {
 		t.Fatal(err)
 	}
-	p.addr = strings.Trim(record.Addresses, "[]")
-	return true
+	return ok
 }
 
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	<-p.done
+	_ = p.Cmd.Process.Kill() // it may have ended
+	<-p.Done
 }
 
 func (p *process) stop(t testing.TB) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Stop(); err != nil {
 		t.Fatal(err)
-	}
-	<-p.done
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Fatalf("ended with code %d after SIGTERM:\n%s", code, p.out.text())
 	}
 }
