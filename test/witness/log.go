@@ -23,11 +23,14 @@ type Log struct {
 // ReadLog takes the key of a log from what daybook init says.
 func ReadLog(origin, path, said string) (Log, error) {
 	l := Log{Origin: origin, Path: path}
-	_, rest, _ := strings.Cut(said, "public key:")
+	_, rest, found := strings.Cut(said, "public key:")
+	if !found {
+		return l, fmt.Errorf("no public key:\n%s", said)
+	}
 	line, _, _ := strings.Cut(rest, "\n")
 	var err error
 	if l.Key, err = base64.StdEncoding.DecodeString(strings.TrimSpace(line)); err != nil {
-		return l, fmt.Errorf("no public key: %w\n%s", err, said)
+		return l, fmt.Errorf("public key: %w\n%s", err, said)
 	}
 	l.Verifier, err = checkpoint.NewVerifier(origin, l.Key)
 	return l, err
