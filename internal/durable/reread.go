@@ -25,11 +25,17 @@ func Reread(name string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	return RereadFile(f)
+}
+
+// RereadFile is Reread of a file that is open for writing and stays so. To open
+// and close it once more would free the locks that the process holds on it.
+func RereadFile(f *os.File) error {
 	if err := f.Sync(); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrSync, name, err)
+		return fmt.Errorf("%w: %s: %w", ErrSync, f.Name(), err)
 	}
-	if err := dropCached(f); err != nil {
-		return fmt.Errorf("dropping what is cached of %s: %w", name, err)
+	if err := DropCached(f); err != nil {
+		return fmt.Errorf("dropping what is cached of %s: %w", f.Name(), err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/daybook-ct/daybook/internal/durable"
 	"github.com/daybook-ct/daybook/monitor"
 	"github.com/daybook-ct/daybook/storage"
 )
@@ -70,7 +71,7 @@ func (d *directory) read(name string, limit int64) (b []byte, err error) {
 	case info.Size() > limit:
 		return nil, damagef(name, "more than %d bytes", limit)
 	}
-	uncache(f)
+	_ = durable.DropCached(f) // it is a request: what is dirty or mapped stays
 	b = make([]byte, info.Size()+1)
 	n, err := io.ReadFull(f, b)
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

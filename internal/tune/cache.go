@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybook-ct/daybook/cache"
+	"github.com/daybook-ct/daybook/internal/durable"
 	"github.com/daybook-ct/daybook/internal/rounds"
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/storage/posix"
@@ -125,9 +126,10 @@ func (c *Cache) coldGets(ctx context.Context, path string, o cache.Options, p *p
 			c.Cold = timing(took)
 			return err
 		}
-		if c.Dropped, err = forget(path); err != nil {
+		if err := durable.Reread(path); err != nil {
 			return fmt.Errorf("taking the cache out of memory: %w", err)
 		}
+		c.Dropped = durable.Drops
 		db, err := cache.Open(path, o)
 		if err != nil {
 			return err

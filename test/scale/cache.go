@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybook-ct/daybook/cache"
+	"github.com/daybook-ct/daybook/internal/durable"
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/tlog"
 )
@@ -73,7 +74,7 @@ func measureCaches(ctx context.Context, o *options) error {
 		}
 	}
 	above := fmt.Sprintf("Dedup cache: rounds of %d new entries, each looked up and then put; median / 99th percentile, or [worst] of fewer than 100. Written: frames of the WAL; by SQLite / by the system's count.", batch)
-	if !canForget {
+	if !durable.Drops {
 		above += " Here files cannot be taken out of memory, so that nothing is cold."
 	}
 	return t.print(o.out, above)
@@ -145,7 +146,7 @@ type cacheMeter struct {
 	rows  int64
 	pages int64
 	path  string
-	file  *os.File // for forget
+	file  *os.File // to have the system forget it
 	rnd   *rand.Rand
 	fresh uint64 // keys that were made up so far
 }
@@ -182,7 +183,7 @@ func (m *cacheMeter) measure(ctx context.Context, s state, pageCache, filterByte
 	r = new(cacheResult)
 	var f *filter
 	if filterBytes > 0 {
-		if err := forget(m.file); err != nil {
+		if err := durable.RereadFile(m.file); err != nil {
 			return nil, err
 		}
 		if f, err = newFilter(ctx, m.path, filterBytes); err != nil {
@@ -208,7 +209,7 @@ func (m *cacheMeter) measure(ctx context.Context, s state, pageCache, filterByte
 
 // once opens the cache, brings it into a state, and lets f measure it.
 func (m *cacheMeter) once(ctx context.Context, s state, pageCache int64, with *filter, f func(*opened) error) (err error) {
-	if err := forget(m.file); err != nil {
+	if err := durable.RereadFile(m.file); err != nil {
 		return err
 	}
 	db, err := cache.Open(m.path, cache.Options{PageCache: pageCache})
@@ -226,7 +227,7 @@ func (m *cacheMeter) once(ctx context.Context, s state, pageCache int64, with *f
 	case inner:
 		err = m.touch(ctx, db, max(1, m.pages/innerFanOut))
 		if err == nil {
-			err = forget(m.file)
+			err = durable.RereadFile(m.file)
 		}
 	}
 	if err != nil {

@@ -2,11 +2,6 @@
 
 package fsck
 
-import (
-	"os"
-	"syscall"
-)
+import "syscall"
 
 const euclean = syscall.EIO // there is no error of its own for it
-
-func uncache(*os.File) {}
