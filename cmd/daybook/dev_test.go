@@ -15,12 +15,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/daybook-ct/daybook/checkpoint"
 	"github.com/daybook-ct/daybook/internal/cases"
+	"github.com/daybook-ct/daybook/internal/testlog"
 )
 
 // runningDev is daybook dev in a goroutine of the test.
@@ -28,33 +28,16 @@ type runningDev struct {
 	devDescription
 	dir    string
 	line   string
-	stderr *lockedBuffer
+	stderr *testlog.Lines
 	cancel context.CancelFunc
 	code   chan int
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // startDevLog runs daybook dev in dir, and returns when it is ready.
 func startDevLog(t *testing.T, dir string, args ...string) *runningDev {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &runningDev{dir: dir, stderr: new(lockedBuffer), cancel: cancel, code: make(chan int, 1)}
+	d := &runningDev{dir: dir, stderr: new(testlog.Lines), cancel: cancel, code: make(chan int, 1)}
 	out, w := io.Pipe()
 	go func() {
 		d.code <- run(ctx, append([]string{"dev", "--dir", dir, "--interval", "20ms"}, args...), strings.NewReader(""), w, d.stderr)
@@ -322,7 +305,7 @@ func TestDevSignals(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "dev", "--dir", dir)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
-	var stderr lockedBuffer
+	var stderr testlog.Lines
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -1,7 +1,6 @@
 package obs
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"net"
@@ -10,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/daybook-ct/daybook/internal/testlog"
 )
 
 // TestConnectionLimit: a connection above the limit is served as soon as another
@@ -21,7 +22,7 @@ func TestConnectionLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	entered, release := make(chan struct{}, 10), make(chan struct{})
-	var said lockedBuffer
+	var said testlog.Lines
 	s := ServeHTTP(l, HTTPOptions{Connections: limit, Logger: slog.New(slog.NewTextHandler(&said, nil)),
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {
@@ -110,22 +111,4 @@ func TestCloseFullListener(t *testing.T) {
 	if n := len(l.slots); n != 0 {
 		t.Errorf("%d slots are taken", n)
 	}
-}
-
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

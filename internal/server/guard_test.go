@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/daybook-ct/daybook/internal/testca"
+	"github.com/daybook-ct/daybook/internal/testlog"
 	"github.com/daybook-ct/daybook/monitor"
 	"github.com/daybook-ct/daybook/sequencer"
 	"github.com/daybook-ct/daybook/storage/posix"
@@ -54,7 +55,7 @@ func TestJudge(t *testing.T) {
 // TestGuard: each change is told once, the log is blocked as long as any of its
 // file systems is low, and a file system that cannot be asked changes nothing.
 func TestGuard(t *testing.T) {
-	out := new(lines)
+	out := new(testlog.Lines)
 	free := map[string]posix.Free{"a": {Bytes: 900}, "b": {Bytes: 900}}
 	broken := map[string]bool{}
 	var reason error
@@ -74,7 +75,7 @@ func TestGuard(t *testing.T) {
 	}
 	step := func(what string, blocked bool, low map[string]float64, logged ...string) {
 		t.Helper()
-		out.reset()
+		out.Reset()
 		for range 3 {
 			g.check()
 		}

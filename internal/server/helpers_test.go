@@ -9,13 +9,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/daybook-ct/daybook/internal/obs"
 	"github.com/daybook-ct/daybook/internal/testca"
+	"github.com/daybook-ct/daybook/internal/testlog"
 )
 
 // place is a directory in which a test makes logs.
@@ -68,14 +67,14 @@ type running struct {
 	*Server
 	t    *testing.T
 	stop context.CancelFunc
-	logs *lines
+	logs *testlog.Lines
 }
 
 // start runs a server on loopback until the test ends, or stop is called.
 func (p *testPlace) start(o Options) *running {
 	p.t.Helper()
 	ctx, stop := context.WithCancel(p.t.Context())
-	r := &running{t: p.t, stop: stop, logs: new(lines)}
+	r := &running{t: p.t, stop: stop, logs: new(testlog.Lines)}
 	var err error
 	if o.Logger, err = obs.NewLogger(r.logs, obs.LoggerOptions{}); err != nil {
 		p.t.Fatal(err)
@@ -157,41 +156,4 @@ func await(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("not within a minute: %s", what)
 		}
 	}
-}
-
-// lines is a log that a test reads.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *lines) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.b.Reset()
-}
-
-func (l *lines) has(parts ...string) bool {
-	for line := range strings.Lines(l.String()) {
-		all := true
-		for _, p := range parts {
-			all = all && strings.Contains(line, p)
-		}
-		if all {
-			return true
-		}
-	}
-	return false
 }

@@ -164,7 +164,7 @@ func TestRoots(t *testing.T) {
 	}
 	r = p.start(o)
 	await(t, "the failures are told", func() bool {
-		return r.logs.has("level=ERROR", "source="+report.URL) && r.logs.has("level=ERROR", "source="+p.path("roots.pem"))
+		return r.logs.Has("level=ERROR", "source="+report.URL) && r.logs.Has("level=ERROR", "source="+p.path("roots.pem"))
 	})
 	check("after a restart with nothing to read", r, 5, all)
 	_, metrics := request(t, "GET", r.AdminAddr(), "", "/metrics", nil)

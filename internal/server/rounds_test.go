@@ -102,7 +102,7 @@ func TestRoundsFileFails(t *testing.T) {
 	if code, body := p.submit(r, "a", 1); code != http.StatusOK {
 		t.Errorf("submission: %d %s", code, body)
 	}
-	await(t, "the log says so", func() bool { return r.logs.has("level=WARN", "round records cannot be written", "none/a.jsonl") })
+	await(t, "the log says so", func() bool { return r.logs.Has("level=WARN", "round records cannot be written", "none/a.jsonl") })
 	r.stop()
 	if err := r.Wait(); err != nil {
 		t.Error(err)

@@ -34,7 +34,7 @@ func TestScrub(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the damage is told", func() bool {
-		return r.logs.has("level=ERROR", "the storage is damaged", "log=alpha", "object="+name, "hash 1 is not that of what it stands for")
+		return r.logs.Has("level=ERROR", "the storage is damaged", "log=alpha", "object="+name, "hash 1 is not that of what it stands for")
 	})
 	if code, answer := p.submit(r, "alpha", 3); code != 200 {
 		t.Errorf("%d %s", code, answer)

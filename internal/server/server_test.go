@@ -65,10 +65,10 @@ func TestServe(t *testing.T) {
 			t.Errorf("health: %d %+v", code, h)
 		}
 		for _, log := range []string{"a", "b"} {
-			if !r.logs.has(`msg="log is served"`, "log="+log, "origin=ct.example.com/"+log, `capacity="150 / 20ms = 7500/s"`, "log_id=") {
+			if !r.logs.Has(`msg="log is served"`, "log="+log, "origin=ct.example.com/"+log, `capacity="150 / 20ms = 7500/s"`, "log_id=") {
 				t.Errorf("no line about log %s:\n%s", log, r.logs)
 			}
-			if !r.logs.has("dedup cache opened", "log="+log, "synchronous=") {
+			if !r.logs.Has("dedup cache opened", "log="+log, "synchronous=") {
 				t.Errorf("no line about the cache's durability of %s", log)
 			}
 		}
@@ -175,7 +175,7 @@ func TestHalt(t *testing.T) {
 	if code, body := p.submit(r, "b", 2); code != 200 {
 		t.Errorf("submission to the other log: %d %s", code, body)
 	}
-	if !r.logs.has("level=ERROR", "log=a", "restart the process") {
+	if !r.logs.Has("level=ERROR", "log=a", "restart the process") {
 		t.Errorf("no line says what to do:\n%s", r.logs)
 	}
 	select {
@@ -200,7 +200,7 @@ func TestExitOnHalt(t *testing.T) {
 	if err := r.Wait(); err == nil || !strings.Contains(err.Error(), "ct.example.com/a has halted") {
 		t.Errorf("the end: %v", err)
 	}
-	if !r.logs.has("drained", "log=b") {
+	if !r.logs.Has("drained", "log=b") {
 		t.Errorf("the other log has not drained:\n%s", r.logs)
 	}
 }
@@ -224,7 +224,7 @@ func TestListenerFails(t *testing.T) {
 	if err := r.Wait(); err == nil || !strings.Contains(err.Error(), "serving HTTP on "+l.Addr().String()) {
 		t.Errorf("the end: %v", err)
 	}
-	if !r.logs.has("drained", "log=a") {
+	if !r.logs.Has("drained", "log=a") {
 		t.Error("the log has not drained")
 	}
 }
@@ -328,13 +328,13 @@ func TestLostCache(t *testing.T) {
 		}
 		return r
 	}
-	if r := serve(); r.logs.has("the dedup cache was missing") {
+	if r := serve(); r.logs.Has("the dedup cache was missing") {
 		t.Error("the cache is said to be missing when it is not")
 	}
 	if err := os.Remove(o.CachePath); err != nil {
 		t.Fatal(err)
 	}
-	if r := serve(); !r.logs.has("level=WARN", "the dedup cache was missing", "size=1") {
+	if r := serve(); !r.logs.Has("level=WARN", "the dedup cache was missing", "size=1") {
 		t.Errorf("nothing says that the cache was missing:\n%s", r.logs)
 	}
 }
@@ -367,7 +367,7 @@ func TestMetadata(t *testing.T) {
 		}
 		return info
 	}
-	if r := run(); !r.logs.has("the accepted roots have changed", "roots=1 added=1") {
+	if r := run(); !r.logs.Has("the accepted roots have changed", "roots=1 added=1") {
 		t.Errorf("the roots are not announced:\n%s", r.logs)
 	}
 	var info logInfo
@@ -391,9 +391,9 @@ func TestMetadata(t *testing.T) {
 
 	p.write("roots.pem", newPlace(t).ca.RootPEM())
 	o.WindowStart, o.WindowLimit, o.AcceptAnyEKU = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC), true
-	if r := run(); !r.logs.has("the accepted roots have changed", "roots=2 added=1") ||
-		!r.logs.has("accepted roots that no source lists stay accepted", "roots=1") ||
-		!r.logs.has("log is served", "window_start=2027-01-01T00:00:00Z window_limit=2027-07-01T00:00:00Z") {
+	if r := run(); !r.logs.Has("the accepted roots have changed", "roots=2 added=1") ||
+		!r.logs.Has("accepted roots that no source lists stay accepted", "roots=1") ||
+		!r.logs.Has("log is served", "window_start=2027-01-01T00:00:00Z window_limit=2027-07-01T00:00:00Z") {
 		t.Errorf("the changes are not announced:\n%s", r.logs)
 	}
 	if err := json.Unmarshal([]byte(read("log.v3.json")), &info); err != nil {

@@ -127,7 +127,7 @@ func TestTakeOver(t *testing.T) {
 	if report.Entries != 700 || report.Origin != sub.Origin() {
 		t.Errorf("the log %s has %d entries, want 700", report.Origin, report.Entries)
 	}
-	if !r.logs.has("log opened", "size=600") {
+	if !r.logs.Has("log opened", "size=600") {
 		t.Errorf("it was not opened with 600 entries:\n%s", r.logs)
 	}
 }

@@ -135,7 +135,7 @@ func TestNeverShrinks(t *testing.T) {
 	s.Close()
 	f = newFixture(t, Options{})
 	check("restart with nothing there", f.open(store, file, report), 3)
-	if f.reloads(file, outcomeUnreadable) != 1 || f.lines.count("level=ERROR", path) != 1 || f.lines.count("no source lists") != 0 {
+	if f.reloads(file, outcomeUnreadable) != 1 || f.lines.Count("level=ERROR", path) != 1 || f.lines.Count("no source lists") != 0 {
 		t.Errorf("no alert, or a guess about what is listed:\n%s", f.lines)
 	}
 
@@ -143,7 +143,7 @@ func TestNeverShrinks(t *testing.T) {
 	f = newFixture(t, Options{})
 	puts := store.written()
 	check("restart with other sources", f.open(store, file), 4)
-	if f.lines.count("level=INFO", "no source lists stay accepted", "roots=3") != 1 || store.written() != puts+1 {
+	if f.lines.Count("level=INFO", "no source lists stay accepted", "roots=3") != 1 || store.written() != puts+1 {
 		t.Errorf("%d puts; the log:\n%s", store.written()-puts, f.lines)
 	}
 	f = newFixture(t, Options{})
@@ -175,7 +175,7 @@ func TestStoredText(t *testing.T) {
 	if err != nil || string(got) != old+"\n"+r[2] || a.Roots().Len() != 3 {
 		t.Errorf("%d roots, %v, in\n%s", a.Roots().Len(), err, got)
 	}
-	if f.lines.count("level=ERROR", "cannot be accepted", "PEM block 2, line ") != 1 {
+	if f.lines.Count("level=ERROR", "cannot be accepted", "PEM block 2, line ") != 1 {
 		t.Errorf("the bad one is not named:\n%s", f.lines)
 	}
 
@@ -220,7 +220,7 @@ func TestStoreRefuses(t *testing.T) {
 			t.Errorf("%d roots, %v", a.Roots().Len(), err)
 		}
 	}
-	if n := value(t, registry, "daybook_roots_store_failures_total"); n != 2 || f.lines.count("level=ERROR", "are not accepted yet", "no space") != 2 {
+	if n := value(t, registry, "daybook_roots_store_failures_total"); n != 2 || f.lines.Count("level=ERROR", "are not accepted yet", "no space") != 2 {
 		t.Errorf("%v failures\n%s", n, f.lines)
 	}
 	store.fail(nil, nil)
@@ -309,8 +309,8 @@ func TestManyBadRoots(t *testing.T) {
 	}
 	f := newFixture(t, Options{})
 	f.open(newStore(), source)
-	if f.lines.count("level=WARN", "a root was left out") != maxLines || f.lines.count("level=WARN", "more roots were left out", "more=480") != 1 {
-		t.Errorf("%d lines", f.lines.count("level=WARN"))
+	if f.lines.Count("level=WARN", "a root was left out") != maxLines || f.lines.Count("level=WARN", "more roots were left out", "more=480") != 1 {
+		t.Errorf("%d lines", f.lines.Count("level=WARN"))
 	}
 	for line := range strings.Lines(f.lines.String()) {
 		if len(line) > 2*maxLineBytes {
@@ -352,7 +352,7 @@ func TestPublicRoots(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("%d roots are not listed", len(want))
 	}
-	if f.lines.count("a root was left out", "end entity", "a01.aperta.example") != 1 || f.lines.count("level=WARN") != 2 {
+	if f.lines.Count("a root was left out", "end entity", "a01.aperta.example") != 1 || f.lines.Count("level=WARN") != 2 {
 		t.Errorf("left out:\n%s", f.lines)
 	}
 	for name, endpoint := range map[string]string{"o03-precert-sectigo-root-omitted": "add-pre-chain", "o13-precert-googlemdm-direct": "add-pre-chain"} {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/daybook-ct/daybook/cert"
 	"github.com/daybook-ct/daybook/internal/testca"
+	"github.com/daybook-ct/daybook/internal/testlog"
 	"github.com/daybook-ct/daybook/sequencer"
 	"github.com/daybook-ct/daybook/storage"
 	"github.com/daybook-ct/daybook/storage/memory"
@@ -123,13 +124,13 @@ type fixture struct {
 	*Loader
 	t        testing.TB
 	registry *prometheus.Registry
-	lines    *lines
+	lines    *testlog.Lines
 	logger   *slog.Logger
 }
 
 func newFixture(t testing.TB, o Options) *fixture {
 	t.Helper()
-	f := &fixture{t: t, registry: prometheus.NewRegistry(), lines: new(lines)}
+	f := &fixture{t: t, registry: prometheus.NewRegistry(), lines: new(testlog.Lines)}
 	f.logger = slog.New(slog.NewTextHandler(f.lines, nil))
 	o.Logger, o.Metrics = f.logger, f.registry
 	var err error
@@ -190,38 +191,6 @@ func value(t testing.TB, g prometheus.Gatherer, name string, labels ...string) f
 	}
 	t.Fatalf("no metric %s with the labels %q", name, labels)
 	return 0
-}
-
-// lines is a log that a test reads.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// count returns the number of lines that have all the parts.
-func (l *lines) count(parts ...string) (n int) {
-	for line := range strings.Lines(l.String()) {
-		all := true
-		for _, p := range parts {
-			all = all && strings.Contains(line, p)
-		}
-		if all {
-			n++
-		}
-	}
-	return n
 }
 
 // stored returns the roots in _roots.pem.

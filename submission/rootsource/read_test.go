@@ -145,7 +145,7 @@ func TestAnswers(t *testing.T) {
 			s.set(text(report))
 			f := newFixture(t, Options{MaxSize: size, Timeout: 300 * time.Millisecond})
 			a := f.open(newStore(), s.source(t))
-			if a.Roots().Len() != 3 || f.reloads(s.source(t), outcomeOK) != 1 || f.lines.count("level=ERROR") > 0 {
+			if a.Roots().Len() != 3 || f.reloads(s.source(t), outcomeOK) != 1 || f.lines.Count("level=ERROR") > 0 {
 				t.Fatalf("%d roots at first\n%s", a.Roots().Len(), f.lines)
 			}
 			success := value(t, f.registry, "daybook_roots_last_success_timestamp_seconds", s.source(t).String())
@@ -159,7 +159,7 @@ func TestAnswers(t *testing.T) {
 			if n := f.reloads(s.source(t), test.outcome); n != 1 {
 				t.Errorf("%s counted %d times", test.outcome, n)
 			}
-			if f.lines.count("level=ERROR", "could not be read from a source", "source="+s.source(t).String(), test.outcome) != 1 || !strings.Contains(f.lines.String(), test.cause) || strings.Contains(f.lines.String(), "Get ") {
+			if f.lines.Count("level=ERROR", "could not be read from a source", "source="+s.source(t).String(), test.outcome) != 1 || !strings.Contains(f.lines.String(), test.cause) || strings.Contains(f.lines.String(), "Get ") {
 				t.Errorf("the log does not say %q, and the URL once:\n%s", test.cause, f.lines)
 			}
 			if now := value(t, f.registry, "daybook_roots_last_success_timestamp_seconds", s.source(t).String()); now != success || now == 0 {
@@ -308,7 +308,7 @@ func TestDirectory(t *testing.T) {
 	}
 	for name, reason := range map[string]string{"d.pem": "no usable root", "e.pem": "root certificate skipped (PEM block 2", "g.pem": "no such file",
 		"h.pem": "not a regular file", "j.pem": "not a regular file"} {
-		if f.lines.count("level=WARN", "a root was left out", "source="+dir, "cause=\""+name+": ", reason) != 1 {
+		if f.lines.Count("level=WARN", "a root was left out", "source="+dir, "cause=\""+name+": ", reason) != 1 {
 			t.Errorf("%s is not named with its reason %q:\n%s", name, reason, f.lines)
 		}
 	}
@@ -370,7 +370,7 @@ func TestUnreadableFiles(t *testing.T) {
 		if err := f.load(context.Background(), []Source{test.source}, func(*reading) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
-		if f.reloads(test.source, test.outcome) != 1 || f.lines.count("level=ERROR", test.cause) != 1 {
+		if f.reloads(test.source, test.outcome) != 1 || f.lines.Count("level=ERROR", test.cause) != 1 {
 			t.Errorf("%s: want %s, %q; the log:\n%s", test.source, test.outcome, test.cause, f.lines)
 		}
 	}

@@ -98,7 +98,7 @@ func TestRun(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(storeRetry)
 		synctest.Wait()
-		if n := f.lines.count("level=ERROR", "could not be kept"); n != 2 || a.Roots().Len() != 4 {
+		if n := f.lines.Count("level=ERROR", "could not be kept"); n != 2 || a.Roots().Len() != 4 {
 			t.Errorf("%d tries in the first minute", n)
 		}
 		store.fail(nil, nil)
@@ -141,14 +141,14 @@ func TestRunEnds(t *testing.T) {
 		synctest.Wait() // it waits for the server now
 		stop()
 		<-ended
-		if took := time.Since(start); took > 0 || f.lines.count("level=ERROR") > 0 || f.reloads(report, outcomeUnreadable) != 0 {
+		if took := time.Since(start); took > 0 || f.lines.Count("level=ERROR") > 0 || f.reloads(report, outcomeUnreadable) != 0 {
 			t.Errorf("it ended after %v\n%s", took, f.lines)
 		}
 		// While nothing ends it, the server has its time and no more.
 		ctx, stop = context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		f.Run(ctx, []*Accepted{a}, nil)
-		if f.reloads(report, outcomeUnreadable) != 1 || f.lines.count("level=ERROR", "deadline exceeded") != 1 {
+		if f.reloads(report, outcomeUnreadable) != 1 || f.lines.Count("level=ERROR", "deadline exceeded") != 1 {
 			t.Errorf("no time limit:\n%s", f.lines)
 		}
 		// The first start waits for it, but can be interrupted.

@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"internal/cases":        {},
 	"internal/obs":          {},
 	"internal/testca":       {},
+	"internal/testlog":      {},
 	"checkpoint":            {"tlog"},
 	"storage":               {"tlog"},
 	"storage/memory":        {"storage", "tlog"},
