@@ -19,23 +19,16 @@ const maxQueue = 250 * time.Millisecond
 // priority first, and within a priority the submitters in turn, however many
 // entries each of them has waiting.
 //
-// It measures how long a passage takes, from the gate to the end of the stay
-// inside, and by that refuses those for whom the queue is too long. All of it is
-// for a lock that is slow, so for a dedup cache that is: otherwise there is no
-// queue to speak of.
+// It measures how long submitters stay inside, and by that refuses those for whom
+// the queue is too long: that is for a slow dedup cache. Where it is fast but the
+// CPU is short, a queue stands, too, as each has to be scheduled before the next
+// can come in; that is not counted, since to refuse them would save nothing.
 type gate struct {
 	mu    sync.Mutex
 	held  bool // by the one submitter that waits for the lock
 	lines [2]line
 
-	// passing are those between gate and end of stay: at most the one inside and
-	// the one that holds the gate. began is when the first of them was alone
-	// with the lock, but for the sequencer: at the end of the stay before, or when
-	// the gate was taken if that was later. passage is the running mean of what it
-	// took from there.
-	passing int
-	began   time.Time
-	passage time.Duration
+	stay time.Duration // the running mean of how long they stay inside, see left
 }
 
 // line is those of one priority who wait at the gate. It is guarded by gate.mu.
@@ -72,7 +65,7 @@ func (g *gate) take(ctx context.Context, p party, wait *patience) error {
 	g.mu.Lock()
 	now := time.Now()
 	if !g.held {
-		g.hold(now)
+		g.held = true
 		g.mu.Unlock()
 		return nil
 	}
@@ -100,19 +93,18 @@ func (g *gate) take(ctx context.Context, p party, wait *patience) error {
 	}
 	g.mu.Unlock()
 	if passed { // in the same moment
-		g.gaveUp()
 		g.give()
 	}
 	return err
 }
 
-// give hands the gate to the next in line.
+// give hands the gate to the next in line. Who had it has the lock now, or has
+// given up.
 func (g *gate) give() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for p := range g.lines {
 		if w := g.lines[p].pop(); w != nil {
-			g.hold(time.Now())
 			close(w.open)
 			return
 		}
@@ -120,43 +112,19 @@ func (g *gate) give() {
 	g.held = false
 }
 
-// hold notes that the gate is somebody's. The caller holds g.mu.
-func (g *gate) hold(now time.Time) {
-	g.held = true
-	if g.passing++; g.passing == 1 {
-		g.began = now
-	}
-}
-
-// passed notes the end of a submitter's stay inside, before the lock is free.
-func (g *gate) passed() {
+// left notes how long a submitter has stayed inside. A stay far above the mean
+// counts for sixteen times the mean, so that single ones, as when a thread is not
+// scheduled in time, make no queue too long; where one in sixteen is long, the
+// mean follows all the same.
+func (g *gate) left(stay time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := time.Now()
-	g.passage = g.mean(now)
-	g.passing--
-	g.began = now
-}
-
-// gaveUp notes that who holds the gate will not come inside.
-func (g *gate) gaveUp() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.passing--
-}
-
-// mean is what a passage takes, if the one under way were over now: a running
-// mean that moves by an eighth each time. The caller holds g.mu.
-func (g *gate) mean(now time.Time) time.Duration {
-	if g.passing == 0 {
-		return g.passage
-	}
-	return g.passage + (now.Sub(g.began)-g.passage)/8
+	g.stay += (min(stay, 16*g.stay+50*time.Microsecond) - g.stay) / 128
 }
 
 // tooLong reports whether the queue is too long for who comes now: if it has been
-// there for a while, and, by what passages take, there are more before the party than pass
-// in maxQueue. Those who come later but go first are not known yet. The caller holds g.mu.
+// there for a while, and, by how long stays are, there are more before the party than come in
+// within maxQueue. Those who come later but go first are not known yet. The caller holds g.mu.
 func (g *gate) tooLong(p party, now time.Time) bool {
 	if incident.Off(incident.Patience) {
 		return false
@@ -172,7 +140,7 @@ func (g *gate) tooLong(p party, now time.Time) bool {
 			before += l.before(p.submitter)
 		}
 	}
-	return standing && time.Duration(before)*g.mean(now) > maxQueue
+	return standing && time.Duration(before)*g.stay > maxQueue
 }
 
 // crowded reports whether take would find the queue too long.

@@ -94,8 +94,9 @@ func (l *Log) Submit(ctx context.Context, s Submission) (*Ticket, error) {
 		return nil, err
 	}
 	t, outcome, evicted, err := l.intake(ctx, &s)
-	l.turnstile.leave()
-	l.metrics.holdSubmitter.Observe(time.Since(entered).Seconds())
+	stay := time.Since(entered)
+	l.turnstile.leave(stay)
+	l.metrics.holdSubmitter.Observe(stay.Seconds())
 	if outcome == outcomeDuplicate {
 		if err = l.confirm(ctx, s.Entry, t.position); err != nil {
 			t, outcome = nil, outcomeCacheError

@@ -34,11 +34,7 @@ func (t *turnstile) enter(ctx context.Context, p party, bound time.Duration) err
 		return err
 	}
 	defer t.gate.give()
-	err := t.queue(ctx, &wait)
-	if err != nil {
-		t.gate.gaveUp()
-	}
-	return err
+	return t.queue(ctx, &wait)
 }
 
 // queue waits for the lock.
@@ -58,11 +54,10 @@ func (t *turnstile) queue(ctx context.Context, wait *patience) error {
 	}
 }
 
-// leave gives the lock of a submitter to the party that waits longest for it.
-func (t *turnstile) leave() {
-	if !incident.Off(incident.Turnstile) {
-		t.gate.passed()
-	}
+// leave gives the lock of a submitter, who had it for so long, to the party that
+// waits longest for it.
+func (t *turnstile) leave(stay time.Duration) {
+	t.gate.left(stay)
 	<-t.lock
 }
 

@@ -29,7 +29,7 @@ func TestSequencerWaitsForTwoInsertions(t *testing.T) {
 				entered = append(entered, time.Now())
 				mu.Unlock()
 				time.Sleep(hold)
-				ts.leave()
+				ts.leave(hold)
 			})
 		}
 		synctest.Wait()
@@ -74,7 +74,7 @@ func TestSubmittersEnterInOrder(t *testing.T) {
 					return
 				}
 				order = append(order, i) // guarded by the turnstile itself
-				ts.leave()
+				ts.leave(0)
 			})
 			synctest.Wait()
 		}
@@ -123,7 +123,7 @@ func TestTurnstileWaitIsBounded(t *testing.T) {
 		if err := ts.enter(t.Context(), party{}, time.Second); err != nil {
 			t.Fatal(err)
 		}
-		ts.leave()
+		ts.leave(0)
 		checkIdle(t, ts)
 	})
 }
@@ -149,7 +149,7 @@ func TestTurnstileExcludes(t *testing.T) {
 		if privileged {
 			ts.leaveFirst()
 		} else {
-			ts.leave()
+			ts.leave(0)
 		}
 	}
 	for range 8 {
@@ -177,7 +177,7 @@ func BenchmarkTurnstile(b *testing.B) {
 			if err := ts.enter(context.Background(), party{}, time.Minute); err != nil {
 				b.Error(err)
 			}
-			ts.leave()
+			ts.leave(0)
 		}
 	})
 }
