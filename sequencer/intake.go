@@ -117,8 +117,9 @@ func (l *Log) Submit(ctx context.Context, s Submission) (*Ticket, error) {
 
 // Preflight returns the error with which Submit would refuse an entry of this
 // priority from this network now, before anything is known of the entry, or nil.
-// It never blocks and reads no cache, so what is refused for lack of room costs
-// next to nothing. It is advice: Submit may decide otherwise a moment later.
+// It waits for nobody and reads no cache, so what is refused for lack of room, or
+// for the length of the queue at the gate, costs next to nothing. It is advice:
+// Submit may decide otherwise a moment later.
 //
 // An entry that the full pool holds already would be joined by Submit; its
 // resubmission is refused here like any other.

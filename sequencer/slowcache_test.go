@@ -80,8 +80,9 @@ func TestSlowCache(t *testing.T) {
 		skippedAtMost int // ticks, of 100
 	}{
 		{5 * time.Millisecond, 60, 300, 1, 0},
-		{49 * time.Millisecond, 8, 40, 1, 0},     // four gets just fit the interval; at 50 ms it is chance
-		{500 * time.Millisecond, 1, 10, 0.9, 90}, // they take ten times as long
+		{49 * time.Millisecond, 8, 40, 1, 0},     // four gets just fit the interval
+		{50 * time.Millisecond, 8, 40, 1, 50},    // they end with it, and chance decides
+		{500 * time.Millisecond, 1, 10, 0.9, 90}, // they take ten times as long, so that nine of ten ticks come meanwhile
 	} {
 		t.Run(fmt.Sprint(c.get), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -57,8 +57,8 @@ func (t *turnstile) queue(ctx context.Context, wait *patience) error {
 // leave gives the lock of a submitter, who had it for so long, to the party that
 // waits longest for it.
 func (t *turnstile) leave(stay time.Duration) {
-	t.gate.left(stay)
 	<-t.lock
+	t.gate.left(stay) // outside: nobody who waits for the lock waits for this
 }
 
 // enterFirst takes the lock for the sequencer. There is one sequencer, and its
