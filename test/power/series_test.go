@@ -271,9 +271,8 @@ func (s *series) usable(t *testing.T, p *process, u *users, files string) (ok bo
 
 var fsckFlags = []string{"--all", "--print", "1000000"}
 
-// harmlessFindings reports whether daybook fsck has found nothing but what a
-// cache may do: it has lost rows, and has others of entries that were logged a
-// second time for it (S8).
+// harmlessFindings reports whether daybook fsck has found nothing but that the
+// cache has lost rows, which it may (S8).
 func (s *series) harmlessFindings(out string) bool {
 	_, rest, _ := strings.Cut(out, "\nfound ")
 	found, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
